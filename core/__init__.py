@@ -1,0 +1,1 @@
+"""The ground floor: errors and plain values that every room may use."""

@@ -1,0 +1,1 @@
+"""The service: what runs and how it is wired together."""

@@ -1,0 +1,1 @@
+"""From utterance to outcome."""

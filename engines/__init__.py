@@ -1,0 +1,1 @@
+"""Models behind protocols. Nothing here knows of agents, buses, capabilities or the catalogue."""
