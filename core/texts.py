@@ -20,6 +20,7 @@ class Texts:
         message = self._messages[key]
         return message.get(language, message["en"]).format(**values)
 
-    def keys(self) -> tuple[str, ...]:
-        """All message keys."""
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The keys of all messages."""
         return tuple(self._messages)
