@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from famulus.daemon.cli.models import add_models_parser
+from famulus.models.catalogue import Catalogue, ModelEntry
+
+Run = Callable[..., int]
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser(prog="famulus")
+    add_models_parser(parser.add_subparsers())
+    args = parser.parse_args(["models", *words])
+    status = args.handler(args)
+    assert isinstance(status, int)
+    return status
+
+
+@pytest.fixture
+def famulus(served: Callable[..., ModelEntry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command over a catalogue of one served default model and one that lies in an installed package."""
+    toy = served(model=b"abc").model_copy(update={"default": True, "licence_note": "Only for play."})
+    catalogue = Catalogue(models=(toy, Catalogue.load().entry("micro")))
+    monkeypatch.setattr(Catalogue, "load", classmethod(lambda cls, path=None: catalogue))
+    return lambda *words: run(*words, "--root", str(tmp_path / "models"))
+
+
+def test_list_shows_state_licence_and_folder(famulus: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert famulus("list") == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0].split() == ["ID", "FOR", "STATE", "SIZE", "LICENCE", "WHAT"]
+    assert lines[1].split()[:6] == ["toy", "llm", "missing", "3", "B", "MIT*"]
+    assert lines[2].split()[:5] == ["micro", "wake", "present", "-", "Apache-2.0"]
+    assert "* toy: Only for play." in lines
+    assert lines[-1] == f"Folder: {tmp_path / 'models'}"
+
+
+def test_list_as_json_holds_every_fact(famulus: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    famulus("pull")
+    capsys.readouterr()
+    assert famulus("list", "--json") == 0
+    toy, micro = json.loads(capsys.readouterr().out)["models"]
+    assert (toy["id"], toy["state"], toy["size"], toy["default"], toy["source"]) == ("toy", "present", 3, True, "url")
+    assert (micro["id"], micro["state"], micro["licence"]) == ("micro", "present", "Apache-2.0")
+
+
+def test_pull_without_ids_fetches_the_defaults_and_tells_their_terms(
+    famulus: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert famulus("pull") == 0
+    told = capsys.readouterr()
+    assert told.out == f"toy: fetched 3 B, in {tmp_path / 'models/toy'}\n"
+    assert "toy: Only for play." in told.err
+    assert famulus("pull") == 0
+    again = capsys.readouterr()
+    assert again.out.startswith("toy: already here")
+    assert again.err == ""
+
+
+def test_pull_as_json_keeps_progress_off_stdout(famulus: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert famulus("pull", "toy", "micro", "--json") == 0
+    models = json.loads(capsys.readouterr().out)["models"]
+    assert [(model["id"], model["fetched"]) for model in models] == [("toy", True), ("micro", False)]
+
+
+def test_verify_names_the_damaged_file_and_fails(
+    famulus: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    famulus("pull")
+    assert famulus("verify") == 0
+    (tmp_path / "models/toy/model.bin").write_bytes(b"abd")
+    capsys.readouterr()
+    assert famulus("verify", "toy") == 1
+    assert capsys.readouterr().out == "toy: model damaged; run: famulus models pull toy\n"
+    assert famulus("verify", "--json") == 1
+    models = json.loads(capsys.readouterr().out)["models"]
+    assert models["toy"] == {"whole": False, "files": {"model": "damaged"}}
+    assert models["micro"] == {"whole": True, "files": {}}
+
+
+def test_path_prints_one_line_for_scripts(famulus: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    famulus("pull")
+    capsys.readouterr()
+    assert famulus("path", "toy") == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'models/toy'}\n"
+    assert famulus("path", "toy", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["files"] == {"model": str(tmp_path / "models/toy/model.bin")}
+
+
+def test_errors_are_one_sentence_on_stderr(famulus: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert famulus("path", "toy") == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "The model toy is missing; run: famulus models pull toy\n")
+
+
+def test_errors_as_json_carry_the_code(famulus: Run, capsys: pytest.CaptureFixture[str], web: Any) -> None:
+    web.status = 503
+    assert famulus("pull", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "model_unavailable"
+    assert famulus("pull", "tiy", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["pull", "--help"], ["verify", "--help"]])
+def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(*words)
+    assert stop.value.code == 0
+    assert "famulus models" in capsys.readouterr().out
+
+
+def test_the_parser_costs_other_commands_nothing() -> None:
+    code = "import sys, famulus.daemon.cli.models; print('pydantic' in sys.modules, 'famulus.models' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "False False\n"

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from famulus.models.progress import Bar, Lines, human_size, progress_for
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end() -> None:
+    stream = Terminal()
+    bar = progress_for(stream)
+    assert isinstance(bar, Bar)
+    bar.every_s = 0
+    bar.start("toy", 1000)
+    bar.update(500)
+    bar.finish()
+    assert "toy [############------------]  50% 500 B of 1.0 kB" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_a_log_gets_plain_lines() -> None:
+    stream = io.StringIO()
+    lines = progress_for(stream)
+    assert isinstance(lines, Lines)
+    lines.every_s = 0
+    lines.start("toy", 2_000_000)
+    lines.update(3_000_000)  # a source that gives more than it said
+    lines.finish()
+    assert stream.getvalue() == "  toy: 100% of 2.0 MB\n"
+
+
+def test_lines_are_rare() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.start("toy", 100)
+    for done in range(100):
+        lines.update(done)
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (98362432, "98.4 MB"), (5 * 10**12, "5000.0 GB")]
+)
+def test_sizes_read_well(size: int, text: str) -> None:
+    assert human_size(size) == text
