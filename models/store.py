@@ -138,6 +138,7 @@ class Store:
         if not broken:
             return False
         self._check_room(entry, broken)
+        progress.say(f"Fetching {entry.id}, {human_size(sum(file.size for file in broken))}")
         scratch = folder / _SCRATCH
         scratch.mkdir()
         for file, chunks in fetch(entry, broken, scratch, progress):

@@ -42,6 +42,7 @@ def test_files_from_addresses_are_fetched_and_found(served: Make, store: Store, 
     assert store.verify(entry) == {"model": "present", "tokens": "present"}
     assert recorder.tasks == [("toy/model.bin", len(BIG)), ("toy/tokens.bin", 3)]
     assert recorder.finished == 2
+    assert recorder.said == ["Fetching toy, 1.0 MB"]
 
 
 @pytest.mark.parametrize("platform", ["", "manylinux_2_34_riscv64"])
