@@ -100,6 +100,3 @@ def test_a_built_in_would_pass_as_an_apps_manifest(capability: Any) -> None:
 def test_each_command_has_eight_sentences_in_each_language(capability: Any) -> None:
     for command in capability.commands:
         assert [len(command.sentences[language]) >= 8 for language in ("en", "zh")] == [True, True]
-            "en": True,
-            "zh": True,
-        }
