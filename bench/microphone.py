@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from .pulse import PrivatePulse, missing
 from .recordings import read_pcm
 
 _T = TypeVar("_T")
-_PLAY_S = 60.0
+PLAY_S = 60.0
 
 
 class Microphone(Protocol):
@@ -30,7 +31,7 @@ class Microphone(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def play(self, recording: Path) -> None:
+    async def play(self, recording: Path, timeout_s: float = PLAY_S) -> None:
         """Let a WAV or FLAC file be heard in real time; returns when it was."""
 
 
@@ -54,12 +55,12 @@ class PulseMicrophone:
     async def stop(self) -> None:
         await to_the_end(self.pulse.stop)
 
-    async def play(self, recording: Path) -> None:
+    async def play(self, recording: Path, timeout_s: float = PLAY_S) -> None:
         player = await to_the_end(lambda: self.pulse.play_in_background(recording))
         try:
-            code = await asyncio.to_thread(player.wait, _PLAY_S)
+            code = await asyncio.to_thread(player.wait, timeout_s)
         except subprocess.TimeoutExpired:
-            raise TimedOut(f"{recording} was not played within {_PLAY_S:g} s.") from None
+            raise TimedOut(f"{recording} was not played within {timeout_s:g} s.") from None
         finally:
             if player.poll() is None:
                 player.kill()
@@ -86,8 +87,32 @@ class FifoMicrophone:
     async def stop(self) -> None:
         await self._fifo.stop()
 
-    async def play(self, recording: Path) -> None:
-        await self._fifo.play_pcm(await asyncio.to_thread(read_pcm, recording), _PLAY_S)
+    async def play(self, recording: Path, timeout_s: float = PLAY_S) -> None:
+        await self._fifo.play_pcm(await asyncio.to_thread(read_pcm, recording), timeout_s)
+
+
+class DeviceMicrophone:
+    """The machine's own microphone, which nothing can be played into.
+
+    The daemon's home and runtime directory are private, so it is told where the user's sound server is.
+    """
+
+    settings: dict[str, Any] = {"source": "microphone"}  # noqa: RUF012 - read only, as the protocol says
+
+    def __init__(self) -> None:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        names = ("PULSE_SERVER", "PULSE_COOKIE", "ALSA_CONFIG_PATH")
+        self.env = {name: os.environ[name] for name in names if name in os.environ}
+        if runtime:
+            self.env.setdefault("PULSE_SERVER", f"unix:{runtime}/pulse/native")
+            self.env["PIPEWIRE_RUNTIME_DIR"] = runtime
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def play(self, recording: Path, timeout_s: float = PLAY_S) -> None:
+        raise Failed(f"{recording} cannot be played into a real microphone.")
 
 
 class NoMicrophone:
@@ -100,7 +125,7 @@ class NoMicrophone:
 
     async def stop(self) -> None: ...
 
-    async def play(self, recording: Path) -> None:
+    async def play(self, recording: Path, timeout_s: float = PLAY_S) -> None:
         raise Failed(f"There is no microphone to play {recording} into.")
 
 

@@ -40,7 +40,7 @@ class PrivateBus:
             "dbus-daemon",
             ["dbus-daemon", f"--config-file={self._config}", "--nofork", "--nopidfile", "--print-address=1"],
             env={"PATH": os.environ.get("PATH", os.defpath)},
-            on_line=lambda _line: self._listening.set(),
+            on_line=self._on_line,
         )
 
     @property
@@ -68,6 +68,10 @@ class PrivateBus:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def _on_line(self, line: str) -> None:
+        if line.startswith("unix:"):  # the address, printed once it listens
+            self._listening.set()
 
 
 def check_socket_path(path: Path) -> None:

@@ -21,7 +21,7 @@ _LINE_LIMIT = 1 << 20  # bytes; a longer line is a fault of the child, and ends 
 class ManagedProcess:
     """Runs ``argv`` in a session of its own, so that Ctrl-C reaches only us and we end things in order.
 
-    ``on_line`` gets each line of standard output. ``env`` is the whole environment.
+    ``on_line`` gets each line of both its outputs. ``env`` is the whole environment.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class ManagedProcess:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._readers = [
-            asyncio.create_task(self._read(self._process.stdout, self._on_line)),
-            asyncio.create_task(self._read(self._process.stderr, None)),
+            asyncio.create_task(self._read(self._process.stdout)),
+            asyncio.create_task(self._read(self._process.stderr)),
         ]
 
     @property
@@ -147,10 +147,10 @@ class ManagedProcess:
     ) -> None:
         await self.stop()
 
-    async def _read(self, stream: asyncio.StreamReader, on_line: Callable[[str], None] | None) -> None:
+    async def _read(self, stream: asyncio.StreamReader) -> None:
         with contextlib.suppress(ValueError):  # a line over the limit
             while raw := await stream.readline():
                 line = raw.decode("utf-8", "replace").rstrip("\n")
                 self._lines.append(line)
-                if on_line is not None:
-                    on_line(line)
+                if self._on_line is not None:
+                    self._on_line(line)

@@ -41,6 +41,14 @@ def command(pid: int) -> str:
         return ""
 
 
+def has_mapped(pid: int, library: str) -> bool:
+    """Whether the process has a file in memory whose path holds ``library``."""
+    try:
+        return library in (_PROC / str(pid) / "maps").read_text("utf-8", "replace")
+    except OSError:
+        return False
+
+
 def descendants(pid: int) -> list[int]:
     """Children of ``pid``, their children, and so on; the oldest first."""
     parents: dict[int, list[int]] = {}

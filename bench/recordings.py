@@ -15,10 +15,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..core.errors import InvalidArguments, NotFound
+from ..engines.protocols import SAMPLE_RATE
+
+Calls = tuple[tuple[str, dict[str, Any]], ...]
+"""``(method, args)``, in order."""
 
 _T = TypeVar("_T")
 
-_RATE = 16_000
 _SUFFIXES = (".flac", ".wav")
 
 
@@ -55,7 +58,7 @@ class Recording:
     text: str
     pause_s: float | None = None
     snr_db: float | None = None
-    calls: tuple[tuple[str, dict[str, Any]], ...] | None = None
+    calls: Calls | None = None
 
 
 def load_recordings(folder: Path, only: Iterable[str] = ()) -> tuple[Recording, ...]:
@@ -101,8 +104,8 @@ def read_pcm(path: Path) -> bytes:
     except (OSError, RuntimeError) as error:
         raise InvalidArguments(f"{path} is not a sound file that can be read: {error}") from error
     mono = samples.mean(axis=1)
-    if rate != _RATE:
-        mono = soxr.resample(mono, rate, _RATE)
+    if rate != SAMPLE_RATE:
+        mono = soxr.resample(mono, rate, SAMPLE_RATE)
     pcm: bytes = np.clip(np.rint(mono * 32768.0), -32768, 32767).astype("<i2").tobytes()
     return pcm
 

@@ -1,0 +1,132 @@
+"""Whole turns by voice: recordings played into the microphone, and what came of each."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import TimedOut
+from .recordings import Recording, load_recordings
+from .registry import Run, suite
+from .report import Cell, Report, Table, fingerprint, spread
+from .rig import Rig
+from .turn import STAGES, Turn, hear, show_calls, word_error_rate
+
+
+@suite("turns", help="play recordings to the daemon: wake word, transcript, calls and milliseconds of each")
+def _setup(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("--recordings", type=Path, required=True, metavar="DIR", help="a folder with manifest.json")
+    parser.add_argument("--audio", choices=("pulse", "fifo"), default="pulse", help="the microphone (default: pulse)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these recordings")
+    parser.add_argument("--rounds", type=int, default=1, help="how often to play all of them (default: 1)")
+    return _run
+
+
+async def _run(args: argparse.Namespace) -> Report:
+    recordings = load_recordings(args.recordings, args.only)
+    machine = fingerprint()
+    turns: list[Turn] = []
+    failures: list[dict[str, str]] = []
+    async with Rig(audio=args.audio) as rig:
+        await _warm_up(rig, recordings)
+        for _ in range(args.rounds):
+            for recording in recordings:
+                try:
+                    turn = await hear(recording, rig.play, rig.moments)
+                except TimedOut as error:
+                    failures.append({"recording": recording.name, "error": error.message})
+                    print(f"  {recording.name}: {error.message}", flush=True)
+                    continue
+                turns.append(turn)
+                print(f"  {recording.name}: {turn.problem() or 'as expected'}", flush=True)
+    return _report(args, machine, turns, failures)
+
+
+async def _warm_up(rig: Rig, recordings: tuple[Recording, ...]) -> None:
+    """One turn that is not counted: it loads the speech model and fills the file cache."""
+    first = next((recording for recording in recordings if recording.wake is not None and recording.text), None)
+    if first is not None:
+        await hear(first, rig.play, rig.moments)
+
+
+def _report(
+    args: argparse.Namespace, machine: dict[str, Any], turns: list[Turn], failures: list[dict[str, str]]
+) -> Report:
+    columns = ("recording", "wake", "score", "transcript", "calls", "by", *STAGES, "outcome ms", "problem")
+    spoken = [turn for turn in turns if turn.recording.wake is not None]
+    quiet = [turn for turn in turns if turn.recording.wake is None]
+    with_calls = [turn for turn in turns if turn.recording.calls is not None]
+    rates = [rate for turn in spoken if (rate := _word_error_rate(turn)) is not None]
+    times = {stage: [ms for turn in turns if (ms := turn.stages_ms[stage]) is not None] for stage in STAGES}
+    times["end of speech to outcome"] = [turn.outcome_ms for turn in turns if turn.outcome_ms is not None]
+    summary: dict[str, Any] = {
+        "woke": [sum(turn.woke for turn in spoken), len(spoken)],
+        "false_wakes": [sum(turn.woke for turn in quiet), len(quiet)],
+        "calls_as_expected": [sum(turn.problem() is None for turn in with_calls), len(with_calls)],
+        "word_error_rate": round(sum(rates) / len(rates), 4) if rates else None,
+        "unfinished": len(failures),
+        "ms": {name: spread(values) for name, values in times.items()},
+    }
+    counts: tuple[tuple[Cell, ...], ...] = tuple(
+        (name.replace("_", " "), f"{summary[name][0]} of {summary[name][1]}" if summary[name][1] else None)
+        for name in ("woke", "false_wakes", "calls_as_expected")
+    )
+    wer = summary["word_error_rate"]
+    spreads: tuple[tuple[Cell, ...], ...] = tuple((name, *spread(values).values()) for name, values in times.items())
+    return Report(
+        "turns",
+        machine,
+        {"recordings": str(args.recordings), "only": args.only, "audio": args.audio, "rounds": args.rounds},
+        {"turns": [_to_dict(turn) for turn in turns], "unfinished": failures, "summary": summary},
+        (
+            Table("turns", columns, tuple(_row(turn) for turn in turns)),
+            Table(
+                "summary",
+                ("what", "figure"),
+                (
+                    *counts,
+                    ("word error rate", None if wer is None else f"{100 * wer:.1f} %"),
+                    ("unfinished", len(failures)),
+                ),
+            ),
+            Table("milliseconds", ("stage", "n", "median", "p90", "min", "max"), spreads),
+        ),
+        ("listen is from the wake word to the end of speech, and so mostly the length of the sentence.",),
+        ok=not failures and all(turn.problem() is None for turn in turns),
+    )
+
+
+def _row(turn: Turn) -> tuple[Cell, ...]:
+    stages = (turn.stages_ms[stage] for stage in STAGES)
+    score = None if turn.score is None else round(turn.score, 2)
+    calls = show_calls(turn.calls) if turn.replies else None
+    by = turn.replies[0].decided_by if turn.replies else None
+    who = (turn.recording.name, turn.woke, score, turn.transcript)
+    return (*who, calls, by, *stages, turn.outcome_ms, turn.problem())
+
+
+def _to_dict(turn: Turn) -> dict[str, Any]:
+    recording = turn.recording
+    return {
+        "recording": recording.name,
+        "expected": {"wake": recording.wake, "text": recording.text, "calls": recording.calls},
+        "snr_db": recording.snr_db,
+        "woke": turn.woke,
+        "keyword": turn.keyword,
+        "score": turn.score,
+        "transcript": turn.transcript,
+        "word_error_rate": _word_error_rate(turn),
+        "replies": [asdict(reply) for reply in turn.replies],
+        "stages_ms": turn.stages_ms,
+        "outcome_ms": turn.outcome_ms,
+        "problem": turn.problem(),
+    }
+
+
+def _word_error_rate(turn: Turn) -> float | None:
+    """None where the recording did not wake the daemon or holds no words: that is counted elsewhere."""
+    if turn.transcript is None or turn.recording.wake is None:
+        return None
+    return word_error_rate(turn.recording.text, turn.transcript)
