@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...models.store import Store
 
 _EPILOG = """\
-The folder of all models is --root, else $FAMULUS_MODELS, else
+The folder of all models is --root, else storage.models of the settings, else $FAMULUS_MODELS, else
 /var/lib/famulus/models where the service keeps them, else ~/.local/share/famulus/models.
 """
 
@@ -74,8 +74,9 @@ def _guarded(handler: Callable[[argparse.Namespace], int], args: argparse.Namesp
 def _open(args: argparse.Namespace) -> tuple[Catalogue, Store]:
     from ...models.catalogue import Catalogue
     from ...models.store import Store, default_root
+    from ..settings_files import load_settings
 
-    return Catalogue.load(args.catalogue), Store(default_root(args.root))
+    return Catalogue.load(args.catalogue), Store(default_root(args.root or load_settings().storage.models))
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -96,6 +96,14 @@ def test_path_prints_one_line_for_scripts(famulus: Run, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["files"] == {"model": str(tmp_path / "models/toy/model.bin")}
 
 
+def test_the_folder_is_the_one_of_the_settings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAMULUS_STORAGE__MODELS", str(tmp_path / "configured"))
+    assert run("list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["root"] == str(tmp_path / "configured")
+
+
 def test_errors_are_one_sentence_on_stderr(famulus: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert famulus("path", "toy") == 1
     told = capsys.readouterr()
