@@ -19,6 +19,8 @@ _LOG = logging.getLogger(__name__)
 Priority = Literal["voice", "background"]
 HandleT = TypeVar("HandleT", bound=Handle)
 
+UNLOAD_GRACE_S = 3.0  # an engine may still be writing its prompt state to a slow card
+SHUTDOWN_GRACE_S = 0.8
 HOLD_S = 15.0  # how long an engine that was fetched ahead waits for its first lease
 FAILURES = 3
 FAILURE_WINDOW_S = 60.0
@@ -345,7 +347,7 @@ class Slot(Generic[HandleT]):
         self._unloading = asyncio.create_task(self._unload(self._host, reason), name=f"unload {self.name}")
 
     async def _unload(self, host: Host, reason: str) -> None:
-        await host.close()
+        await host.close(grace_s=SHUTDOWN_GRACE_S if self._closed else UNLOAD_GRACE_S)
         self._host = None
         self._unloading = None
         self._failed, self._reason = False, reason
