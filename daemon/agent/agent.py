@@ -57,7 +57,7 @@ class Agent:
         self._listeners: list[Listener] = []
         self._counter = itertools.count(1)
         self._prefix = secrets.token_hex(3)
-        self._stop_hooks: list[Callable[[], bool]] = []
+        self._canceller: Callable[[str, str], bool] = lambda run_id, spare: False
         self.recent: deque[RunResult] = deque(maxlen=_REMEMBERED)
 
     def new_run_id(self) -> str:
@@ -77,9 +77,12 @@ class Agent:
             except Exception:
                 _LOG.exception("a listener failed on a %s event", event.kind)
 
-    def on_stop(self, hook: Callable[[], bool]) -> None:
-        """Call ``hook`` when a person says stop; it returns True where it stopped something."""
-        self._stop_hooks.append(hook)
+    def also_cancel(self, canceller: Callable[[str, str], bool]) -> None:
+        """Reach what is not a run yet: ``canceller(run_id, spare)`` ends a voice turn, with ``""`` all but ``spare``.
+
+        It returns True where it ended something.
+        """
+        self._canceller = canceller
 
     def start(self, utterance: Utterance, run_id: str = "") -> Run:
         """Begin a run. Raises ``InvalidArguments`` for impossible text and ``Busy`` when the queue is full.
@@ -90,7 +93,7 @@ class Agent:
         run = Run(run_id or self.new_run_id(), utterance)
         normalised, language = self._understander.normalised(utterance)
         if is_stop(normalised):
-            stopped = self.stop_everything()
+            stopped = self.stop_everything(spare=run.id)
             reply = TEXTS.get("stopped" if stopped else "nothing_to_stop", language)
             self._finish(run, RunResult(run.id, "done", reply, decided_by="stop"))
             return run
@@ -105,10 +108,12 @@ class Agent:
         """The open run of that id."""
         return self._runs.get(run_id)
 
-    def cancel(self, run_id: str) -> bool:
-        """Cancel an open run; False when there is none of that id."""
+    def cancel(self, run_id: str, owner: str | None = None) -> bool:
+        """Cancel an open run, of ``owner`` only where one is given; False when there is none such."""
         run = self._runs.get(run_id)
-        if run is None or run.task is None:
+        if run is None:
+            return not owner and self._canceller(run_id, "")
+        if run.task is None or owner not in (None, run.utterance.owner):
             return False
         run.task.cancel()
         return True
@@ -119,11 +124,10 @@ class Agent:
             if run.utterance.owner == owner:
                 self.cancel(run.id)
 
-    def stop_everything(self) -> bool:
-        """L0: cancel all runs and whatever the stop hooks know; True when something was stopped."""
+    def stop_everything(self, spare: str = "") -> bool:
+        """L0: cancel all runs and voice turns but the one that says so; True when something was stopped."""
         stopped = [self.cancel(run_id) for run_id in tuple(self._runs)]
-        stopped += [hook() for hook in self._stop_hooks]
-        return any(stopped)
+        return any([*stopped, self._canceller("", spare)])
 
     async def close(self) -> None:
         """Cancel all runs and wait until they have told their end."""

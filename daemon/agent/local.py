@@ -16,6 +16,7 @@ from ...engines.protocols import Completion, Generation
 from ...engines.slot import Slot
 from .grammar import MAX_CALLS, calls_grammar
 from .prompts import TEXT_REPLY, render_prefix, render_repair, render_suffix
+from .support import keep_supported
 from .text import MAX_WORDS_BYTES
 
 _LOG = logging.getLogger(__name__)
@@ -66,13 +67,26 @@ class LocalPipeline:
             for attempt in (1, 2):
                 answer = await self._generate(model, prefix, suffix, grammar)
                 try:
-                    calls = [self._validate(call) for call in parse_calls(answer) if call.method != TEXT_REPLY.name]
+                    return self._accepted(parse_calls(answer), text)
                 except FamulusError as err:
                     _LOG.debug("answer %d of the model is not valid: %s", attempt, err)
                     suffix += render_repair(answer, err.message)
-                else:
-                    return calls
         return []
+
+    def _accepted(self, calls: Sequence[Call], text: str) -> list[Call]:
+        """The calls whose arguments are valid and were said. Raises what validation raises."""
+        by_name = {command.name: command for command in self._commands()}
+        accepted: list[Call] = []
+        for call in calls:
+            if call.method == TEXT_REPLY.name:
+                continue
+            valid = self._validate(call)
+            supported = keep_supported(valid, by_name[valid.method], text)
+            if supported is None:
+                _LOG.debug("%s is dropped: its arguments were not said", valid.method)
+            else:
+                accepted.append(self._validate(supported))
+        return accepted
 
     async def _generate(self, model: LanguageModelHandle, prefix: str, suffix: str, grammar: str) -> str:
         request = Generation(prefix=prefix, suffix=suffix, grammar=grammar, max_tokens=self._max_tokens, stop=_STOP)

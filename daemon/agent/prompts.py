@@ -77,8 +77,8 @@ def _turn(role: str, text: str) -> str:
 
 
 def _neutral(text: str) -> str:
-    """Text that cannot open or close a turn of the template."""
-    return text.replace("<|", "< |").replace("|>", "| >")
+    """Text that cannot open or close a turn: no vocabulary has a control token with a space after the ``<``."""
+    return text.replace("<", "< ")
 
 
 def _command_line(command: Command) -> str:

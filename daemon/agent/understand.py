@@ -33,7 +33,7 @@ class Understander:
         self._registry = registry
         self._pipeline = pipeline
         self._language = language
-        self._matcher = SentenceMatcher()
+        self._matcher = SentenceMatcher(languages=("zh",) if language == "zh" else ("en",))
         self._matcher_version = -1
         self._cache: OrderedDict[tuple[str, int], tuple[Call, ...]] = OrderedDict()
 
