@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import Protocol, TextIO
 
@@ -84,7 +85,9 @@ class Bar(_Reporter):
         filled = _BAR_WIDTH * self._done // max(self._total, 1)
         bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
         sizes = f"{human_size(self._done)} of {human_size(self._total)}"
-        self._stream.write(f"\r\x1b[K  {self._label} [{bar}] {self._percent():3d}% {sizes}")
+        line = f"  {self._label} [{bar}] {self._percent():3d}% {sizes}"
+        columns = shutil.get_terminal_size().columns  # a line that wraps could not be redrawn in place
+        self._stream.write(f"\r\x1b[K{line[: columns - 1]}")
         self._stream.flush()
 
     def finish(self) -> None:

@@ -23,6 +23,13 @@ def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end() -> None:
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
+def test_a_bar_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    Bar(stream).start("a-model-with-a-long-name", 1000)
+    assert stream.getvalue() == "\r\x1b[K  a-model-with-a-lon"
+
+
 def test_a_log_gets_plain_lines() -> None:
     stream = io.StringIO()
     lines = progress_for(stream)
