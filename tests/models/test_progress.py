@@ -27,7 +27,7 @@ def test_a_bar_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     stream = Terminal()
     Bar(stream).start("a-model-with-a-long-name", 1000)
-    assert stream.getvalue() == "\r\x1b[K  a-model-with-a-lon"
+    assert stream.getvalue() == "\r\x1b[K  a-model-with-a-lo"
 
 
 def test_a_log_gets_plain_lines() -> None:
