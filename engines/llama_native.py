@@ -50,8 +50,14 @@ class LlamaModel:
     def __init__(self, path: str, *, threads: int, context: int) -> None:
         if not Path(path).is_file():
             raise ModelUnavailable(f"The language model {path} is missing; get it with `famulus models pull`.")
-        import llama_cpp
-
+        try:
+            import llama_cpp
+        except (ImportError, OSError, RuntimeError) as error:
+            _LOG.debug("llama.cpp cannot be loaded: %s", error)
+            raise ModelUnavailable(
+                "llama.cpp cannot be loaded; install llama-cpp-python again, or, where Silero VAD is in use, "
+                "give the language model a process of its own: each brings a libggml that shuts out the other's."
+            ) from error
         self._lib: Any = llama_cpp
         _quieten(llama_cpp)
         llama_cpp.llama_backend_init()
@@ -203,7 +209,7 @@ class LlamaModel:
     def clear(self) -> None:
         """Forget prefix and run."""
         self.check_open()
-        self._lib.llama_memory_clear(self._memory, True)
+        self._lib.llama_memory_clear(self._memory, False)  # the cells only: wiping a large cache takes 50 ms
 
     def prefix_state(self) -> bytearray:
         """A snapshot of the prefix, milliseconds to take."""

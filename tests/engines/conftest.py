@@ -1,4 +1,4 @@
-"""Hosts, slots and pools on the fake engine, with every worker ended after each test; recordings, models and requests."""
+"""Hosts, slots and pools on the fake engine, every worker ended after each test; recordings, models and requests."""
 
 from __future__ import annotations
 
