@@ -39,7 +39,7 @@ static_checks() {
     check "ruff format" "$venv/bin/ruff" format --check .
     check "ruff check" "$venv/bin/ruff" check .
     check "mypy" "$venv/bin/mypy" --strict "${packages[@]}"
-    check "import rules" "$venv/bin/lint-imports" --no-cache
+    check "import rules" "$venv/bin/lint-imports" --no-logo --no-cache
 }
 
 # The last line and the exit status.
