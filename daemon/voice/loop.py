@@ -8,9 +8,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ...core.errors import Busy, Failed, FamulusError, NotFound, TimedOut
+from ...core.texts import Texts
 from ...engines.protocols import Detection, Transcript
 from ..agent.run import Event, Listener, RunResult, Status, Utterance
 from ..settings import Listen
@@ -19,6 +21,7 @@ from .endpoint import Endpointer
 
 _LOG = logging.getLogger(__name__)
 
+TEXTS = Texts(Path(__file__).with_name("texts.toml"))
 T = TypeVar("T")
 State = Literal["idle", "listening", "transcribing", "thinking"]
 
@@ -64,6 +67,7 @@ class VoiceLoop:
         prefetch: Callable[[], None],
         new_run_id: Callable[[], str],
         settings: Listen,
+        language: str = "auto",
         transcribe_s: float = 15.0,
         think_s: float = 180.0,
         starvation_s: float = 1.0,
@@ -75,6 +79,7 @@ class VoiceLoop:
         self._publish = publish
         self._prefetch = prefetch
         self._new_run_id = new_run_id
+        self._language = language
         self._listen_s = settings.start_s + settings.max_s + _SLACK_S
         self._transcribe_s = transcribe_s
         self._think_s = think_s
@@ -106,7 +111,7 @@ class VoiceLoop:
             asyncio.wait({turn.task for turn in turns if turn.task}, timeout=2 * _CANCEL_S) if turns else _nothing(),
         )
 
-    def listen(self, *, owner: str = "", session: str = "", language: str = "auto") -> str:
+    def listen(self, *, owner: str = "", session: str = "", language: str = "") -> str:
         """Push to talk: listen at once, without a wake word; returns the run's id.
 
         Raises ``Busy`` while another sentence is being heard, ``NotFound`` without a working microphone.
@@ -120,12 +125,12 @@ class VoiceLoop:
             raise NotFound(health.message)
         run = self._new_run_id()
         self._capture.listen()
-        self._begin(_Turn(run, owner, session, language))
+        self._begin(_Turn(run, owner, session, language or self._language))
         return run
 
-    def cancel(self, run: str = "") -> bool:
-        """End a turn in any state, or all of them; False when there is no such turn."""
-        turns = [turn for turn in self._turns() if run in ("", turn.run)]
+    def cancel(self, run: str = "", spare: str = "") -> bool:
+        """End a turn in any state, or all of them but ``spare``; False when there is no such turn."""
+        turns = [turn for turn in self._turns() if run in ("", turn.run) and turn.run != spare]
         for turn in turns:
             if turn.task is not None:
                 turn.task.cancel()
@@ -141,7 +146,7 @@ class VoiceLoop:
             _LOG.exception("No run could be started.")
             self._capture.arm()
             return
-        turn = _Turn(run, "", "", "auto")
+        turn = _Turn(run, "", "", self._language)
         data = {"keyword": detection.keyword, "score": round(detection.score, 4)}
         self._emit("wake", turn, data)
         self._begin(turn)
@@ -182,7 +187,7 @@ class VoiceLoop:
             self._finish(turn, status, error.message, error.code)
         except Exception:
             _LOG.exception("Run %s failed.", turn.run, extra={"RUN": turn.run})
-            self._finish(turn, "failed", "Something broke while I listened; please say it again.", Failed.code)
+            self._finish(turn, "failed", TEXTS.get("went_wrong", turn.language), Failed.code)
 
     async def _hear(self, turn: _Turn) -> str:
         """The words, ``""`` for none."""
@@ -194,7 +199,7 @@ class VoiceLoop:
         self._show()
         began = time.monotonic()
         transcript = await self._bounded(
-            self._transcribe(segment), self._transcribe_s, "Understanding took too long; please say it again."
+            self._transcribe(segment), self._transcribe_s, TEXTS.get("hearing_took_too_long", turn.language)
         )
         turn.voice_ms["transcribe"] = _ms(time.monotonic() - began)
         text = transcript.text.strip()
@@ -221,7 +226,7 @@ class VoiceLoop:
                     continue  # a deadline of ours, or this loop was held up and the audio is there
                 block = None
             if block is None:
-                raise Failed("The microphone stopped while I listened; please say it again.")
+                raise Failed(TEXTS.get("microphone_stopped", turn.language))
             decision = endpointer.feed(block)
         turn.voice_ms["listen"] = _ms(endpointer.speech_end_s)
         return endpointer.segment
@@ -233,7 +238,7 @@ class VoiceLoop:
         utterance = Utterance(text, "voice", turn.language, turn.session, turn.owner)
         run = asyncio.ensure_future(self._dispatch(utterance, turn.run))
         try:
-            await self._bounded(run, self._think_s, "The answer took too long; please ask again.")
+            await self._bounded(run, self._think_s, TEXTS.get("answer_took_too_long", turn.language))
         except (asyncio.CancelledError, TimedOut):
             if not await _ended_well(run):
                 raise
