@@ -55,6 +55,7 @@ def command_problems(command: Command) -> Iterator[str]:
     except InvalidArguments as error:
         yield from error.message.splitlines()
         return
+    partial = _optional(schema)
     for language, sentences in command.sentences.items():
         for index, sentence in enumerate(sentences):
             path = f"sentences.{language}[{index}]"
@@ -63,15 +64,21 @@ def command_problems(command: Command) -> Iterator[str]:
             except InvalidArguments as error:
                 yield f"{path}: {error.message}"
                 continue
-            yield from (f"{path}: {problem}" for problem in _sentence_problems(template, sentence.args, schema))
+            yield from (f"{path}: {problem}" for problem in _slot_problems(template, sentence.args, schema))
+            if sentence.args:
+                yield from (f"{path}.args: {problem}" for problem in _args_problems(partial, sentence.args))
     for index, example in enumerate(command.examples):
-        try:
-            validate_args(schema, example.args)
-        except InvalidArguments as error:
-            yield f"examples[{index}].args: {error.message}"
+        yield from (f"examples[{index}].args: {problem}" for problem in _args_problems(schema, example.args))
 
 
-def _sentence_problems(template: Template, args: Mapping[str, Any], schema: CompiledSchema) -> Iterator[str]:
+def _args_problems(schema: CompiledSchema, args: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        validate_args(schema, args)
+    except InvalidArguments as error:
+        yield error.message
+
+
+def _slot_problems(template: Template, args: Mapping[str, Any], schema: CompiledSchema) -> Iterator[str]:
     for slot in template.slots:
         parameter = schema.parameters.get(slot)
         if parameter is None:
@@ -82,10 +89,6 @@ def _sentence_problems(template: Template, args: Mapping[str, Any], schema: Comp
     for name, parameter in schema.parameters.items():
         if parameter.required and name not in args and name not in template.certain_slots:
             yield f"the required parameter {name} is neither a slot of every reading nor in args"
-    try:
-        validate_args(_optional(schema), args)
-    except InvalidArguments as error:
-        yield f"args: {error.message}"
 
 
 def _optional(schema: CompiledSchema) -> CompiledSchema:

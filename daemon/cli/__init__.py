@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .codes import EXIT_CODES
+from .codes import EXIT_CODES, INTERRUPTED, OK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as done:  # how argparse ends --help, --version and wrong usage
-        return done.code if isinstance(done.code, int) else 0
+        return done.code if isinstance(done.code, int) else OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # the reader, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return OK
 
 
 def build_parser() -> argparse.ArgumentParser:

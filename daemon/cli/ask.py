@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...client import Agent, Reply
 
 _MAX_INPUT = 16 * 1024
+_MAX_TIMEOUT_S = 600
 
 
 def add_ask_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,7 +26,7 @@ def add_ask_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("text", nargs="+", metavar="TEXT", help="the sentence; - reads it from standard input")
     parser.add_argument("--language", choices=("auto", "en", "zh"), default="auto", help="default: by the sentence")
     parser.add_argument("--session", default="", metavar="NAME", help="a name for the conversation")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up and cancel after so long")
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="cancel after so long, at most 600")
     parser.set_defaults(handler=_ask)
 
 
@@ -50,6 +51,13 @@ def _add(
     return parser
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= _MAX_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most {_MAX_TIMEOUT_S}")
+    return seconds
+
+
 def _ask(args: argparse.Namespace) -> int:
     try:
         text = sentence(args.text)
@@ -72,7 +80,7 @@ def sentence(words: list[str]) -> str:
 
 
 def _standard_input() -> str:
-    content = sys.stdin.buffer.read(_MAX_INPUT + 1)
+    content = sys.stdin.buffer.read(_MAX_INPUT + 1) if sys.stdin else b""  # None where it is closed
     if len(content) > _MAX_INPUT:
         raise InvalidArguments(f"The text has over {_MAX_INPUT:,} bytes: say it in fewer words.")
     try:

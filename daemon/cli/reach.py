@@ -21,7 +21,7 @@ def add_bus_options(parser: argparse.ArgumentParser) -> None:
     """``--bus`` and ``--json``, for a command that talks to the service."""
     parser.add_argument(
         "--bus",
-        default=os.environ.get("FAMULUS_BUS__ADDRESS", "auto"),
+        default=os.environ.get("FAMULUS_BUS__ADDRESS") or "auto",
         metavar="ADDRESS",
         help="auto, session, system or a D-Bus address (default: $FAMULUS_BUS__ADDRESS, else auto)",
     )
@@ -45,13 +45,13 @@ async def _reach(args: argparse.Namespace, work: Callable[[Agent], Awaitable[int
 
     async with AsyncExitStack() as stack:
         try:
-            name = os.environ.get("FAMULUS_BUS__NAME", NAME)
+            name = os.environ.get("FAMULUS_BUS__NAME") or NAME
             agent = await stack.enter_async_context(connect(args.bus, name))
             await agent.properties()  # tells at once whether anybody is there, and has systemd start it where it can
         except InvalidArguments as error:
             return tell(error, as_json=args.json)
         except FamulusError as error:
-            reason = error.message.partition(";")[0].rstrip(".")
+            reason = error.message.rpartition(";")[0] or error.message.rstrip(".")
             return tell(type(error)(f"{reason}; {_START}"), as_json=args.json, code=NO_DAEMON)
         try:
             return await work(agent)

@@ -102,8 +102,8 @@ def status_text(status: Mapping[str, Any], style: Style = PLAIN) -> str:
         offered = ", ".join(f"{clean(name)} ({count})" for name, count in capabilities.items())
         lines.append(f"  capabilities: {offered}")
     for run in status.get("last_runs", ()):
-        facts = [str(run.get(key, "")) for key in ("run", "status", "decided_by")]
-        lines.append(style(f"  run {clean(' '.join(facts))} {run.get('ms', 0):g} ms", "dim"))
+        facts = [clean(run[key]) for key in ("run", "status", "decided_by") if run.get(key)]
+        lines.append(style(f"  run {' '.join(facts)} {run.get('ms', 0):g} ms", "dim"))
     return "\n".join(lines)
 
 

@@ -80,8 +80,8 @@ def sentence(text: str, **args: Any) -> dict[str, Any]:
     ("changes", "told"),
     [
         (sentence("light in {rom}"), "slot {rom} is not a parameter; did you mean {room}?"),
-        (sentence("light on", rom="kitchen"), 'args: There is no parameter "rom"; did you mean room?'),
-        (sentence("light on", room="attic"), 'args: room must be one of kitchen, bedroom, not "attic".'),
+        (sentence("light on", rom="kitchen"), '.args: There is no parameter "rom"; did you mean room?'),
+        (sentence("light on", room="attic"), '.args: room must be one of kitchen, bedroom, not "attic".'),
         (sentence("light (on"), "the template cannot be read"),
         (sentence("light ()"), "the template cannot be read"),
         (sentence("light <area>"), "<rules> are not supported"),

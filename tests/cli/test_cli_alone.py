@@ -47,7 +47,16 @@ def test_every_command_on_the_bus_takes_json_and_bus(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["dance"], ["ask"], ["config"], ["status", "--loud"], ["ask", "--timeout", "x", "y"]]
+    "argv",
+    [
+        [],
+        ["dance"],
+        ["ask"],
+        ["config"],
+        ["status", "--loud"],
+        ["ask", "--timeout", "x", "y"],
+        ["ask", "--timeout", "nan", "y"],
+    ],
 )
 def test_wrong_usage_is_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
@@ -117,6 +126,25 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", source], stdout=write, stderr=subprocess.PIPE, check=False, timeout=30)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+class InterruptedInput:
+    """Standard input while a person presses Ctrl-C."""
+
+    @property
+    def buffer(self) -> InterruptedInput:
+        return self
+
+    def read(self, size: int) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_interrupting_a_read_of_standard_input_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", InterruptedInput())
+    assert main(["ask", "-"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 CALL = {"id": "r1.1", "method": "lamp.on", "args": {"room": "厨房"}, "outcome": {"error": None}}
@@ -196,7 +224,7 @@ def test_colours_are_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert Style(Terminal())("x", "red", "bold") == "\x1b[31;1mx\x1b[0m"  # type: ignore[arg-type]
-    assert Style(sys.__stdin__ and None)("x", "red") == "x"
+    assert Style(None)("x", "red") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Style(Terminal())("x", "red") == "x"  # type: ignore[arg-type]
 
