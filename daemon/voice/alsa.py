@@ -6,20 +6,28 @@ import os
 import re
 from pathlib import Path
 
-_HARDWARE_NAME = re.compile(r"\(hw:(\d+),(\d+)\)")  # how PortAudio names a device that is no plugin
+_HARDWARE = re.compile(r"\(hw:(\d+),(\d+)\)")  # how PortAudio ends the name of a device that is no plugin
+_PCM = re.compile(r"card(\d+)/pcm(\d+)c$")
 
 
-def holder(device_name: str, *, proc: Path = Path("/proc")) -> str:
-    """``name (process id)`` of the process that records from the hardware device; ``""`` if none is known."""
-    match = _HARDWARE_NAME.search(device_name)
-    if match is None:
-        return ""
-    card, device = match.groups()
-    for status in sorted((proc / "asound" / f"card{card}" / f"pcm{device}c").glob("sub*/status")):
-        owner = re.search(r"owner_pid\s*:\s*(\d+)", _read(status))
-        if owner is not None and int(owner[1]) != os.getpid():
-            name = _read(proc / owner[1] / "comm").strip() or "a process"
-            return f"{name} ({owner[1]})"
+def holder(device: str, *, proc: Path = Path("/proc")) -> str:
+    """``name (process id)`` of the process that keeps a capture device busy; ``""`` if none is known.
+
+    ``device`` is PortAudio's name of a hardware device, or a part of the name of a sound card as the kernel gives
+    it, ignoring case; ``""`` stands for any. A busy device may be missing from PortAudio's list altogether.
+    """
+    hardware = _HARDWARE.search(device)
+    for pcm in sorted((proc / "asound").glob("card*/pcm*c")):
+        match = _PCM.search(pcm.as_posix())
+        if match is None:
+            continue
+        if hardware is None:
+            wanted = device.casefold() in _card_name(proc, match[1]).casefold()
+        else:
+            wanted = match.groups() == hardware.groups()
+        if wanted and (owner := _owner(pcm)):
+            name = _read(proc / owner / "comm").strip() or "a process"
+            return f"{name} ({owner})"
     return ""
 
 
@@ -27,6 +35,18 @@ def forbidden(*, devices: Path = Path("/dev/snd")) -> bool:
     """Whether there are capture devices and this process may open none of them."""
     nodes = list(devices.glob("pcmC*D*c"))
     return bool(nodes) and not any(os.access(node, os.R_OK | os.W_OK) for node in nodes)
+
+
+def _owner(pcm: Path) -> str:
+    """The process id of another process that holds the device; a device with a free substream is not held."""
+    owners = [re.search(r"owner_pid\s*:\s*(\d+)", _read(status)) for status in sorted(pcm.glob("sub*/status"))]
+    others = [owner[1] for owner in owners if owner is not None and int(owner[1]) != os.getpid()]
+    return others[0] if others and len(others) == len(owners) else ""
+
+
+def _card_name(proc: Path, card: str) -> str:
+    match = re.search(rf"^\s*{card} \[.*", _read(proc / "asound" / "cards"), re.MULTILINE)
+    return match[0] if match else ""
 
 
 def _read(path: Path) -> str:

@@ -121,6 +121,7 @@ class Capture:
         if self._source is None:
             return
         self._stopping.clear()
+        self._block_at, self._lost = None, ""
         self._thread = threading.Thread(target=self._run, args=(self._source,), name="capture", daemon=True)
         self._thread.start()
 

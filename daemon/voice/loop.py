@@ -116,7 +116,9 @@ class VoiceLoop:
 
         Raises ``Busy`` while another sentence is being heard, ``NotFound`` without a working microphone.
         """
-        if self._hearing is not None or not self._running:
+        if not self._running:
+            raise Busy("The voice loop does not run; try again once the daemon is ready.")
+        if self._hearing is not None:
             raise Busy("Another sentence is being heard; wait until it ends.")
         health = self._capture.health()
         if health.state == "off":
@@ -147,6 +149,7 @@ class VoiceLoop:
             self._capture.arm()
             return
         turn = _Turn(run, "", "", self._language)
+        _LOG.info("Run %s: heard %s (%.2f).", run, detection.keyword, detection.score, extra={"RUN": run})
         data = {"keyword": detection.keyword, "score": round(detection.score, 4)}
         self._emit("wake", turn, data)
         self._begin(turn)
@@ -273,7 +276,6 @@ class VoiceLoop:
             self._finish(turn, "cancelled", error="cancelled")
         self._thinking.discard(turn)
         self._leave_hearing(turn)
-        self._show()
 
     def _leave_hearing(self, turn: _Turn) -> None:
         if self._hearing is turn:

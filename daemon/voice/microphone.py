@@ -153,8 +153,9 @@ def _open_stream(device: str) -> _Stream:
     audio = pyaudio.PyAudio()  # a new one each time: PortAudio lists the devices only once
     try:
         info = _find(audio, device)
-        if owner := alsa.holder(str(info["name"])):
-            raise Busy(f"The microphone {info['name']} is in use by {owner}; end it, or share one through PipeWire.")
+        name = str(info["name"])
+        if "(hw:" in name and (owner := alsa.holder(name)):
+            raise _busy(name, owner)
         return _open_at_a_rate_it_has(audio, info)
     except BaseException:
         audio.terminate()
@@ -173,9 +174,7 @@ def _open_at_a_rate_it_has(audio: Any, info: Mapping[str, Any]) -> _Stream:
             if alsa.forbidden():
                 raise _denied() from error
             if code == _UNAVAILABLE:
-                raise Busy(
-                    f"The microphone {name} is in use by another program; end it, or share one through PipeWire."
-                ) from error
+                raise _busy(str(name), "another program") from error
             reason = error.args[-1] if error.args else "no reason given"
             raise Failed(f"The microphone {name} cannot be opened ({reason}); choose another device.") from error
     raise Failed(f"The microphone {name} offers no sample rate that can be used; choose another in audio.device.")
@@ -199,6 +198,8 @@ def _find(audio: Any, device: str) -> Mapping[str, Any]:
     if not microphones:
         if alsa.forbidden():
             raise _denied()
+        if owner := alsa.holder(device):
+            raise _busy(device, owner)
         raise NotFound("There is no microphone; plug one in or start the sound server.")
     if not device:
         try:
@@ -209,8 +210,15 @@ def _find(audio: Any, device: str) -> Mapping[str, Any]:
     for info in microphones:
         if device.casefold() in str(info["name"]).casefold():
             return info
+    if owner := alsa.holder(device):
+        raise _busy(device, owner)
     names = ", ".join(sorted(str(info["name"]) for info in microphones))
     raise NotFound(f"There is no microphone named {device!r}; set audio.device to a part of one of: {names}.")
+
+
+def _busy(name: str, owner: str) -> Busy:
+    which = f"The microphone {name}" if name else "The microphone"
+    return Busy(f"{which} is in use by {owner}; end it, or share one through PipeWire.")
 
 
 def _denied() -> Denied:

@@ -242,16 +242,29 @@ def test_the_sound_libraries_write_nothing_to_stderr(pulse: PrivatePulse) -> Non
 
 
 def test_the_holder_of_a_busy_device_is_named(tmp_path: Path) -> None:
-    status = tmp_path / "asound" / "card1" / "pcm0c" / "sub0" / "status"
-    status.parent.mkdir(parents=True)
-    status.write_text("state: RUNNING\nowner_pid   : 4242\ntrigger_time: 1.0\n")
+    sound = tmp_path / "asound"
+    statuses = [sound / "card1" / "pcm0c" / f"sub{number}" / "status" for number in (0, 1)]
+    for status in statuses:
+        status.parent.mkdir(parents=True)
+        status.write_text("state: RUNNING\nowner_pid   : 4242\ntrigger_time: 1.0\n")
+    (sound / "cards").write_text(" 1 [Device         ]: USB-Audio - USB PnP Sound Device\n")
     (tmp_path / "4242").mkdir()
     (tmp_path / "4242" / "comm").write_text("arecord\n")
-    assert alsa.holder("USB Audio: - (hw:1,0)", proc=tmp_path) == "arecord (4242)"
-    assert alsa.holder("USB Audio: - (hw:2,0)", proc=tmp_path) == ""
-    assert alsa.holder("pulse", proc=tmp_path) == ""
-    status.write_text("closed\n")
-    assert alsa.holder("USB Audio: - (hw:1,0)", proc=tmp_path) == ""
+    for name in ("USB PnP Sound Device: Audio (hw:1,0)", "usb pnp", ""):
+        assert alsa.holder(name, proc=tmp_path) == "arecord (4242)"
+    for name in ("USB PnP Sound Device: Audio (hw:2,0)", "respeaker"):
+        assert alsa.holder(name, proc=tmp_path) == ""
+    statuses[1].write_text("closed\n")
+    assert alsa.holder("usb pnp", proc=tmp_path) == ""
+
+
+@needs_pulse
+def test_a_busy_device_that_portaudio_does_not_list_is_busy_and_not_missing(
+    pulse: PrivatePulse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alsa, "holder", lambda device: "arecord (4242)" if device == "USB PnP" else "")
+    with pytest.raises(Busy, match=r"USB PnP is in use by arecord \(4242\)"):
+        Microphone("USB PnP").open()
 
 
 def test_a_call_that_hangs_does_not_hang_the_caller_and_its_late_result_is_discarded() -> None:
