@@ -24,9 +24,9 @@ debian_packages() {
         as_root=(sudo)
     fi
     say "Installing Debian packages: ${missing[*]}"
-    "${as_root[@]}" apt-get -q update || fail "apt-get update failed; check the network and the package sources"
+    "${as_root[@]}" apt-get -qq update || fail "apt-get update failed; check the network and the package sources"
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends install "${missing[@]}" ||
+        apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 --no-install-recommends install "${missing[@]}" ||
         fail "apt-get could not install ${missing[*]}; its reason stands above"
 }
 
@@ -42,7 +42,7 @@ wheel_key() {
     # Kernel updates add flags for processor bugs; only those that name instructions count.
     flags=$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo | tr ' \t' '\n\n' |
         grep -E '^(sse|ssse|avx|amx|fma|f16c|bmi|abm|adx|aes|vaes|sha|gfni|vpclmul|pclmul|movbe|popcnt|asimd|neon|fp|sve|sme|i8mm|bf16|crc32|atomics|pmull|dcpop|lrcpc)' |
-        sort -u | sha256sum | cut -c1-8)
+        sort -u | sha256sum | cut -c1-8 || true) # a processor that names none is a kind of its own
     printf '%s-%s-%s-%s' "${llama#*==}" "$tag" "$(uname -m)" "$flags"
 }
 
@@ -67,11 +67,11 @@ build_wheels() {
 
     local name
     for name in "${small[@]}"; do
-        has_wheel "$name" || build "$1" "$name" "Building $name (some seconds)"
+        has_wheel "$name" || build "$1" "$name" "Building $name, some seconds"
     done
     if ! has_wheel "$llama"; then
         build "$1" "$llama" "Building $llama for this processor, once: 6 to 8 minutes on two cores, 25 and more on a Raspberry Pi 4" \
-            -C cmake.define.LLAVA_BUILD=OFF
+            --no-cache-dir -C cmake.define.LLAVA_BUILD=OFF # pip's own cache does not know one processor from another
     fi
     exec 9>&-
 }
@@ -92,18 +92,12 @@ built_wheels() {
 
 # build PYTHON NAME==VERSION TEXT [PIP OPTION…]
 build() {
-    local builder=$1 name=$2 text=$3 log status=0
+    local builder=$1 name=$2 text=$3
     shift 3
-    log="$wheels/${name%%==*}.log"
-    say "$text; log: $log"
     rm -rf "$wheels/.new"
-    with_heartbeat "$name" "$log" \
+    logged "$text" "$wheels/${name%%==*}.log" \
         env CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(build_jobs)}" \
-        "$builder" -m pip wheel --verbose --no-deps --wheel-dir "$wheels/.new" "$@" "$name" || status=$?
-    if ((status)); then
-        tail -n 25 "$log" >&2
-        fail "$name could not be built (status $status); the end of $log stands above"
-    fi
+        "$builder" -m pip wheel --verbose --no-deps --wheel-dir "$wheels/.new" "$@" "$name"
     mv "$wheels"/.new/*.whl "$wheels/"
     rmdir "$wheels/.new"
 }
@@ -118,22 +112,28 @@ build_jobs() {
     echo $((fit < cores ? fit : cores))
 }
 
-# with_heartbeat NAME LOG COMMAND…: run it with its output in LOG, and say every 30 s that it lives. Takes the EXIT trap.
-with_heartbeat() {
-    local name=$1 log=$2 began=$SECONDS told=$SECONDS pid
+# logged TEXT LOG COMMAND…: say TEXT, run the command with its output in LOG, say every 30 s that it lives,
+# and show the end of LOG if it fails.
+logged() {
+    local text=$1 log=$2 began=$SECONDS told=$SECONDS pid status=0
     shift 2
+    say "$text (log: $log)"
     setsid "$@" >"$log" 2>&1 </dev/null &
     pid=$!
-    # In a session of its own, so that an interrupt ends the compilers too.
+    # It has a session of its own, so that an interrupt can end the compilers too.
     trap "kill -TERM -- -$pid 2>/dev/null || true" EXIT
     trap 'exit 130' INT TERM
     while kill -0 "$pid" 2>/dev/null; do
         sleep 1
         if ((SECONDS - told >= 30)); then
             told=$SECONDS
-            say "  $name: still building, $((SECONDS - began)) s $(grep -aoE '^ *\[[0-9]+/[0-9]+\]' "$log" | tail -n1 || true)"
+            say "  still at it after $((SECONDS - began)) s$(grep -aoE '\[[0-9]+/[0-9]+\]' "$log" | tail -n1 | sed 's/^/, step /' || true)"
         fi
     done
     trap - EXIT INT TERM
-    wait "$pid"
+    wait "$pid" || status=$?
+    if ((status)); then
+        tail -n 25 "$log" >&2
+        fail "that failed with status $status; the end of $log stands above"
+    fi
 }

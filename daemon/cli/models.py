@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FamulusError
+from .codes import FAILED, INTERRUPTED, OK, tell
 
 if TYPE_CHECKING:
     from ...models.catalogue import Catalogue, ModelEntry
@@ -61,14 +62,10 @@ def _guarded(handler: Callable[[argparse.Namespace], int], args: argparse.Namesp
     try:
         return handler(args)
     except FamulusError as error:
-        if args.json:
-            print(json.dumps({"error": {"code": error.code, "message": error.message}}))
-        else:
-            print(error.message, file=sys.stderr)
-        return 1
+        return tell(error, as_json=args.json)
     except KeyboardInterrupt:
-        print("Interrupted; nothing half-written was left.", file=sys.stderr)
-        return 130
+        print("famulus: interrupted; nothing half-written was left.", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _open(args: argparse.Namespace) -> tuple[Catalogue, Store]:
@@ -87,7 +84,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         models = [_facts(entry) | {"state": state} for entry, state in rows]
         _print_json({"root": str(store.root), "models": models})
-        return 0
+        return OK
     table = [("ID", "FOR", "STATE", "SIZE", "LICENCE", "WHAT")]
     for entry, state in rows:
         size = human_size(entry.size) if entry.files else "-"
@@ -101,7 +98,7 @@ def _list(args: argparse.Namespace) -> int:
         if entry.licence_note:
             print(f"* {entry.id}: {entry.licence_note}")
     print(f"Folder: {store.root}")
-    return 0
+    return OK
 
 
 def _pull(args: argparse.Namespace) -> int:
@@ -121,7 +118,7 @@ def _pull(args: argparse.Namespace) -> int:
     if args.json:
         models = [{"id": entry.id, "fetched": fetched[entry.id], "path": str(store.folder(entry))} for entry in entries]
         _print_json({"root": str(store.root), "models": models})
-    return 0
+    return OK
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -145,7 +142,7 @@ def _verify(args: argparse.Namespace) -> int:
         _print_json({"root": str(store.root), "models": results})
     elif not entries:
         print("No model is here yet; run: famulus models pull")
-    return 0 if all(result["whole"] for result in results.values()) else 1
+    return OK if all(result["whole"] for result in results.values()) else FAILED
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -157,7 +154,7 @@ def _path(args: argparse.Namespace) -> int:
         _print_json({"id": entry.id, "path": str(store.folder(entry)), "files": named})
     else:
         print(store.folder(entry))
-    return 0
+    return OK
 
 
 def _facts(entry: ModelEntry) -> dict[str, Any]:

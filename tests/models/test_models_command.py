@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -9,19 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from famulus.daemon.cli.models import add_models_parser
+from famulus.daemon.cli import main
 from famulus.models.catalogue import Catalogue, ModelEntry
 
 Run = Callable[..., int]
 
 
 def run(*words: str) -> int:
-    parser = argparse.ArgumentParser(prog="famulus")
-    add_models_parser(parser.add_subparsers())
-    args = parser.parse_args(["models", *words])
-    status = args.handler(args)
-    assert isinstance(status, int)
-    return status
+    return main(["models", *words])
 
 
 @pytest.fixture
@@ -107,7 +101,7 @@ def test_the_folder_is_the_one_of_the_settings(
 def test_errors_are_one_sentence_on_stderr(famulus: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert famulus("path", "toy") == 1
     told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "The model toy is missing; run: famulus models pull toy\n")
+    assert (told.out, told.err) == ("", "famulus: The model toy is missing; run: famulus models pull toy\n")
 
 
 def test_errors_as_json_carry_the_code(famulus: Run, capsys: pytest.CaptureFixture[str], web: Any) -> None:
@@ -120,9 +114,7 @@ def test_errors_as_json_carry_the_code(famulus: Run, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("words", [["--help"], ["pull", "--help"], ["verify", "--help"]])
 def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run(*words)
-    assert stop.value.code == 0
+    assert run(*words) == 0
     assert "famulus models" in capsys.readouterr().out
 
 
