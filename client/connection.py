@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,18 +84,20 @@ async def open_bus(address: str, timeout_s: float = 10) -> MessageBus:
 
 async def close_bus(bus: MessageBus, timeout_s: float = 2) -> None:
     """Leave the bus and wait until the connection is closed."""
-    if not bus.connected:
-        return
-    bus.disconnect()
-    await asyncio.wait([asyncio.ensure_future(disconnected(bus))], timeout=timeout_s)
+    if bus.connected:
+        bus.disconnect()
+        await asyncio.wait([bus._disconnect_future], timeout=timeout_s)
 
 
-async def disconnected(bus: MessageBus) -> None:
-    """Return when the connection has ended, for whatever reason."""
-    future = bus._disconnect_future
-    await asyncio.wait([future])
-    if not future.cancelled():
-        future.exception()  # seen here, so that asyncio does not report it as never retrieved
+def on_disconnect(bus: MessageBus, callback: Callable[[], None]) -> None:
+    """Call ``callback()`` once when the connection has ended, for whatever reason."""
+
+    def ended(future: asyncio.Future[None]) -> None:
+        if not future.cancelled():
+            future.exception()  # seen here, so that asyncio does not report it as never retrieved
+        callback()
+
+    bus._disconnect_future.add_done_callback(ended)
 
 
 async def call(

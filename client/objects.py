@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from dbus_fast import Message, MessageFlag, MessageType, Variant
@@ -57,7 +56,7 @@ _STANDARD = """\
 """
 
 Body = Sequence[Any]
-Handler = Callable[..., Body | Awaitable[Body]]
+Handler = Callable[..., Body | Coroutine[Any, Any, Body]]
 """Takes the caller's unique name and the arguments; returns the body of the reply, now or later.
 
 What runs before the first ``await`` happens in the order in which the calls arrived.
@@ -161,15 +160,15 @@ class ObjectServer:
         except Exception as error:
             self._fail(bus, message, error)
             return True
-        if not inspect.isawaitable(result):
+        if not isinstance(result, Coroutine):
             self._reply(bus, message, signature, result)
             return True
-        task = asyncio.ensure_future(_await(result))
+        task = asyncio.create_task(result)
         self._open[task] = message.sender or ""
         task.add_done_callback(lambda done: self._finish(bus, message, signature, done))
         return True
 
-    def _dispatch(self, message: Message) -> tuple[Body | Awaitable[Body], str]:
+    def _dispatch(self, message: Message) -> tuple[Body | Coroutine[Any, Any, Body], str]:
         if message.interface == _INTROSPECTABLE and message.member == "Introspect":
             return [self._introspection(message.path or "/")], "s"
         if message.path != self.path:
@@ -246,14 +245,12 @@ class ObjectServer:
             case _StandardError():
                 name, text = error.name, error.text
             case _:
-                _LOG.error("%s failed", message.member, exc_info=error)
+                # The traceback may hold what a person said, so that it is told at DEBUG only.
+                _LOG.error("%s failed with %s", message.member, type(error).__name__)
+                _LOG.debug("%s failed", message.member, exc_info=error)
                 name, text = Failed("").dbus_name, f"{message.member} failed inside; the log of the service tells why."
         if bus.connected and not message.flags & MessageFlag.NO_REPLY_EXPECTED:
             bus.send(Message.new_error(message, name, clean(text)))
-
-
-async def _await(result: Awaitable[Body]) -> Body:
-    return await result
 
 
 def _described(args: Sequence[Arg]) -> str:

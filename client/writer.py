@@ -21,6 +21,9 @@ class PatientWriter(_MessageWriter):
     ``MAX_QUEUED`` messages pile up does not read any more: that connection is ended. File descriptors are not sent.
     """
 
+    _waiting = False
+    """Whether the loop tells when the socket takes more."""
+
     def schedule_write(self, msg: Message | None = None, future: asyncio.Future[None] | None = None) -> None:
         """Queue ``msg`` and write what the socket takes now. After the connection's end, messages are dropped."""
         if self.bus._disconnected:
@@ -43,7 +46,9 @@ class PatientWriter(_MessageWriter):
         try:
             for _ in range(_PER_TURN):
                 if self.buf is None and not self._take_next():
-                    self.loop.remove_writer(self.fd)
+                    if self._waiting:
+                        self._waiting = False
+                        self.loop.remove_writer(self.fd)
                     return
                 assert self.buf is not None
                 self.offset += self.sock.send(self.buf[self.offset :])
@@ -56,7 +61,9 @@ class PatientWriter(_MessageWriter):
         except OSError as error:
             self._end(error)
             return
-        self.loop.add_writer(self.fd, self.write_callback)
+        if not self._waiting:
+            self._waiting = True
+            self.loop.add_writer(self.fd, self.write_callback)
 
     def _take_next(self) -> bool:
         if not self.messages:

@@ -10,6 +10,7 @@ from typing import Any
 from dbus_fast import Variant
 from dbus_fast.aio import MessageBus
 
+from ...capabilities.command import Capability
 from ...capabilities.dbus_app import DbusAppProvider
 from ...capabilities.manifest import parse_manifest
 from ...client.objects import ServedInterface
@@ -81,11 +82,15 @@ class Capabilities1:
         self._remove(name)
         return []
 
-    def _list(self, sender: str, options: dict[str, Variant]) -> Sequence[Any]:
+    def _list(self, sender: str, options: dict[str, Variant]) -> Any:
         only(options, ("name",))
         name = text_option(options, "name", "")
-        listed = [c.model_dump(mode="json") for c in self._registry.capabilities() if not name or c.name == name]
-        return [to_json(listed)]
+        listed = [capability for capability in self._registry.capabilities() if not name or capability.name == name]
+        return self._describe(listed)
+
+    async def _describe(self, capabilities: Sequence[Capability]) -> Sequence[Any]:
+        # In a thread, for the same reason.
+        return [await asyncio.to_thread(lambda: to_json([c.model_dump(mode="json") for c in capabilities]))]
 
     def _remove(self, capability: str) -> None:
         del self._apps[capability]

@@ -12,7 +12,7 @@ from typing import Any
 from dbus_fast import Message, MessageType, NameFlag
 from dbus_fast.aio import MessageBus
 
-from ...client.connection import BUS_NAME, call_bus, close_bus, disconnected, open_bus, resolve_address
+from ...client.connection import BUS_NAME, call_bus, close_bus, on_disconnect, open_bus, resolve_address
 from ...client.objects import ObjectServer
 from ...core.errors import Denied, Failed, FamulusError
 from ..agent.run import Event
@@ -57,6 +57,7 @@ class BusService:
         self._registry = registry
         self._bus: MessageBus | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
         self._endings = contextlib.ExitStack()
         self._identities = Identities()
         self._agent1 = Agent1(
@@ -123,6 +124,8 @@ class BusService:
             self._bus = bus
             self._told = self._agent1.interface.values()
             await self._take_name(bus)
+            self._lost.clear()
+            on_disconnect(bus, self._lost.set)
         except BaseException:
             self._bus = None
             await close_bus(bus)
@@ -146,10 +149,9 @@ class BusService:
     async def _keep_connected(self) -> None:
         delay = _RETRY_S[0]
         while True:
-            assert self._bus is not None
             loop = asyncio.get_running_loop()
             since = loop.time()
-            await disconnected(self._bus)
+            await self._lost.wait()
             _LOG.error("the connection to the bus was lost: reconnecting")
             self._bus = None
             self._drop_all()
