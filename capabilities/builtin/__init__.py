@@ -1,0 +1,1 @@
+"""Capabilities that are part of famulus: the clock and the timer."""

@@ -61,8 +61,9 @@ class TimerStore:
         """Replace the file, so that a loss of power leaves the old or the new one whole."""
         partial = self._path.with_suffix(".part")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # For this user only: labels are what people said.
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(_File(timers=timers).model_dump_json().encode())
                 file.flush()
                 os.fsync(file.fileno())

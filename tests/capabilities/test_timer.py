@@ -163,6 +163,11 @@ async def test_each_change_is_on_disk_when_its_call_ends(bench: Bench, tmp_path:
     assert await asyncio.to_thread(on_disk, tmp_path) == []
 
 
+async def test_nobody_else_may_read_what_timers_are_called(bench: Bench, tmp_path: Path) -> None:
+    await bench.call("timer.set", minutes=3, label="surprise party")
+    assert (tmp_path / "state" / "timers.json").stat().st_mode & 0o077 == 0
+
+
 async def test_a_restart_takes_up_what_runs(bench: Bench, make_bench: Callable[[], Bench]) -> None:
     await bench.call("timer.set", minutes=3, label="tea")
     await bench.provider.stop()
