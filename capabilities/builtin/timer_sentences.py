@@ -39,7 +39,7 @@ _FRAMES_EN = (
     f"[{_START_EN}] [a|an|the|my|another|new|a new] (timer|countdown|alarm) (for|of|to|in|with) <length>",
     f"[{_START_EN}] [a|the|another] (timer|countdown) <length>",
     "(time|count down|countdown) [for] <length>",
-    "(remind|wake|alert|ping|call|tell) me (in|after) <length>",
+    "(remind|wake|alert|ping) me (in|after) <length>",
     "(give me a shout|let me know) (in|after) <length>",
 )
 _SHORT_FRAMES_EN = (f"[{_START_EN}] [a|an|the|my|another|new|a new] <length> (timer|countdown|alarm)",)
@@ -103,7 +103,7 @@ _LIST_ZH = (
     f"(查看|看看|看一下|列出|列一下|查一下|显示)[我][的][所有|全部][的]{_TIMER_ZH}",
     f"{_TIMER_ZH}还(剩|有)(多久|多少时间|多长时间|几分钟|多少)",
     f"{_TIMER_ZH}(剩|剩下)(多久|多少时间|多长时间|几分钟)",
-    "还(剩|有)(多久|多少时间|多长时间|几分钟)[到时间|结束]",
+    "还剩(多久|多少时间|多长时间|几分钟)[到时间|结束]",
     f"{_TIMER_ZH}(什么时候|几时)(到|响|结束|到时间|停)",
     f"{_TIMER_ZH}[现在](怎么样|怎样|情况|状态)[了]",
 )
@@ -118,8 +118,9 @@ _CANCEL_EN: tuple[_Length, ...] = (
         {"all": True},
     ),
     (f"{_CANCEL_WORD_EN} every (timer|countdown|alarm)", {"all": True}),
-    (f"{_CANCEL_WORD_EN} [the|my] {{label}} (timer|countdown|alarm)", {}),
-    (f"{_CANCEL_WORD_EN} [the|my] (timer|countdown|alarm) (called|named|for) [the|my] {{label}}", {}),
+    # Not "turn off" and not "alarm": a burglar alarm is no timer.
+    ("(cancel|stop|end|delete|remove|clear) [the|my] {label} (timer|countdown)", {}),
+    ("(cancel|stop|end|delete|remove|clear) [the|my] (timer|countdown) (called|named|for) [the|my] {label}", {}),
 )
 _CANCEL_WORD_ZH = "(取消|停止|停掉|关掉|关闭|删掉|删除|结束|停|关)"
 _CANCEL_ZH: tuple[_Length, ...] = (
