@@ -80,7 +80,7 @@ def test_a_fifo_is_silent_without_a_writer_and_writers_may_come_and_go(fifo: Pat
 
 
 def test_a_writer_that_is_much_too_fast_waits_and_loses_nothing(fifo: Path) -> None:
-    source = FileSource(fifo, pace=FAST)
+    source = FileSource(fifo, pace=20)
     source.open()
     sent = bytes(range(256)) * 2000
     writer = threading.Thread(target=fifo.write_bytes, args=(sent,))
