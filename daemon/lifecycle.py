@@ -37,9 +37,9 @@ def _handler() -> logging.Handler:
 async def notify(message: str) -> None:
     """Tell systemd, when it listens (``READY=1``, ``STATUS=…``). In a thread: the call holds up its caller."""
     if "NOTIFY_SOCKET" in os.environ:
-        from systemd import daemon
+        import systemd.daemon
 
-        await asyncio.to_thread(daemon.notify, message)
+        await asyncio.to_thread(systemd.daemon.notify, message)
 
 
 class Signals:

@@ -1,0 +1,114 @@
+"""The on-demand models as Settings describe them: which files, which engine, which slot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.errors import InvalidArguments, ModelUnavailable
+from ..engines.handles import Handle, LanguageModelHandle, RecognizerHandle
+from ..engines.host import Host
+from ..engines.pool import Pool
+from ..engines.process import ProcessHost
+from ..engines.slot import Slot
+from ..models.catalogue import Catalogue, Role
+from ..models.store import Store
+from .settings import Memory, Settings
+
+_MB = 1_000_000
+_OVERHEAD = {"asr": 110 * _MB, "llm": 120 * _MB}
+"""Resident memory of a worker beyond its model file, measured on x86_64 (Python, library, buffers)."""
+_CONTEXT_BYTES = 24 * 1024
+"""Per token of context; 12–23 KiB were measured for models of 0.1 to 2 billion parameters."""
+
+HandleT = TypeVar("HandleT", bound=Handle)
+
+
+def make_pool(memory: Memory) -> Pool:
+    """The memory that all models may take together."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Pool(memory.budget_mb * _MB or total * 3 // 4, memory.reserve_mb * _MB)
+
+
+class ModelSlots:
+    """Makes the slots. A model that is missing is told at each load, so that a pull mends it without a restart."""
+
+    def __init__(self, settings: Settings, catalogue: Catalogue, store: Store, pool: Pool) -> None:
+        self._settings = settings
+        self._catalogue = catalogue
+        self._store = store
+        self._pool = pool
+
+    def recognizer(self) -> Slot[RecognizerHandle]:
+        """The slot of ``asr.model``. Raises ``InvalidArguments`` where that is no speech-to-text model."""
+        asr = self._settings.asr
+        return self._slot(
+            "asr", asr.model, RecognizerHandle, options={"threads": asr.threads}, keep_alive_s=asr.keep_alive_s
+        )
+
+    def language_model(self) -> Slot[LanguageModelHandle] | None:
+        """The slot of ``llm.model``; None where there is none. Raises ``InvalidArguments`` where that is no model."""
+        llm = self._settings.llm
+        if not llm.model:
+            return None
+        options = {
+            "threads": llm.threads or max(1, (os.cpu_count() or 2) - 1),
+            "context": llm.context,
+            "state_dir": str(self._settings.cache_dir() / "prefix"),
+        }
+        return self._slot(
+            "llm",
+            llm.model,
+            LanguageModelHandle,
+            options=options,
+            keep_alive_s=llm.keep_alive_s,
+            extra_bytes=llm.context * _CONTEXT_BYTES,
+        )
+
+    def _slot(
+        self,
+        role: Role,
+        model: str,
+        handle: type[HandleT],
+        *,
+        options: dict[str, Any],
+        keep_alive_s: float,
+        extra_bytes: int = 0,
+    ) -> Slot[HandleT]:
+        entry = self._catalogue.entry(model)
+        if entry.role != role:
+            raise InvalidArguments(f"{role}.model is {model}, which is a model for {entry.role}: choose another.")
+
+        def open_host() -> Host:
+            files = {name: str(path) for name, path in self._store.files(entry).items()}
+            return ProcessHost(entry.engine, {**files, **options}, name=entry.id)
+
+        size = sum(file.size for file in entry.files)
+        return Slot(
+            entry.id,
+            handle,
+            open_host,
+            pool=self._pool,
+            need_bytes=size + _OVERHEAD[role] + extra_bytes,
+            keep_alive_s=keep_alive_s,
+        )
+
+
+def missing_models(settings: Settings, catalogue: Catalogue, store: Store) -> dict[str, str]:
+    """What the settings name and the disk does not hold: model id → what to do. Reads the disk."""
+    problems: dict[str, str] = {}
+    for model in (settings.asr.model, settings.llm.model):
+        if model:
+            try:
+                store.files(catalogue.entry(model))
+            except ModelUnavailable as error:
+                problems[model] = error.message
+    return problems
+
+
+def model_root(settings: Settings) -> Path:
+    """The folder of the models that the settings name."""
+    from ..models.store import default_root
+
+    return default_root(settings.storage.models)
