@@ -101,11 +101,12 @@ async def _typed(show: Show, rig: Rig, *, spoken: bool) -> None:
         show.prompt()
         line = await lines.get()
         if line is None:
-            show.say("")
             return
         if text := line.strip():
             try:
-                show.reply(await rig.client.ask(text))
+                seen = rig.moments.count("finished")
+                await rig.client.ask(text)  # show.event shows how it ends
+                await rig.moments.until(lambda: rig.moments.count("finished") > seen, 1.0)  # noqa: B023 - awaited here
             except FamulusError as error:
                 show.problem(error.message)
 

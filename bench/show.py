@@ -19,7 +19,8 @@ class Show:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._colours = out.isatty() and "NO_COLOR" not in os.environ
+        self._terminal = out.isatty()
+        self._colours = self._terminal and "NO_COLOR" not in os.environ
 
     def title(self, text: str) -> None:
         self._line(self._paint(_BOLD, text))
@@ -32,8 +33,10 @@ class Show:
         self._line(text)
 
     def prompt(self) -> None:
-        self._out.write("> ")
-        self._out.flush()
+        """A sentence may be typed now."""
+        if self._terminal:
+            self._out.write("> ")
+            self._out.flush()
 
     def recording(self, number: str, recording: Recording) -> None:
         """A recording begins to play."""
@@ -43,25 +46,16 @@ class Show:
         self._line(f"{self._paint(_BOLD, number)} {recording.name}: {said!r}{noise}")
 
     def event(self, event: Event) -> None:
-        """What the daemon tells of a spoken run; a typed one is shown by :meth:`reply`."""
+        """What the daemon tells of a run, spoken or typed."""
         match event.kind:
             case "wake":
                 self._field("wake word", f"{event.data['keyword']}, score {event.data['score']:.2f}")
             case "transcript" if event.data["final"]:
                 self._field("heard", repr(event.text))
-            case "finished" if event.reply is not None and event.reply.voice_ms:
-                self.reply(event.reply)
+            case "finished" if event.reply is not None:
+                self._reply(event.reply)
             case "timer":
                 self._field("timer", event.data["label"] or event.data["id"])
-
-    def reply(self, reply: Reply) -> None:
-        """How a run ended."""
-        by = f" (decided by {reply.decided_by})" if reply.decided_by else ""
-        self._field("calls", self._paint(_CYAN, show_calls(calls_of(reply))) + by)
-        self._field("outcome", f"{reply.status}: {reply.text}" if reply.text else reply.status)
-        times = {**reply.voice_ms, **reply.stages_ms}
-        if shown := [f"{stage} {times[stage]:.1f}" for stage in STAGES if stage in times]:
-            self._field("ms", self._paint(_DIM, ", ".join(shown)))
 
     def verdict(self, turn: Turn) -> None:
         """Whether a recording did what it should."""
@@ -85,6 +79,14 @@ class Show:
         """The last line."""
         self._line("")
         self._line(self._paint(_GREEN, f"SUCCESS: {text}") if success else self._paint(_RED, f"FAILURE: {text}"))
+
+    def _reply(self, reply: Reply) -> None:
+        by = f" (decided by {reply.decided_by})" if reply.decided_by else ""
+        self._field("calls", self._paint(_CYAN, show_calls(calls_of(reply))) + by)
+        self._field("outcome", f"{reply.status}: {reply.text}" if reply.text else reply.status)
+        times = {**reply.voice_ms, **reply.stages_ms}
+        if shown := [f"{stage} {times[stage]:.1f}" for stage in STAGES if stage in times]:
+            self._field("ms", self._paint(_DIM, ", ".join(shown)))
 
     def _field(self, label: str, text: str) -> None:
         self._line(f"    {label.ljust(_LABEL_WIDTH)} {text}")

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..core.errors import Failed
+from ..daemon.models import ModelSlots, make_pool
+from ..daemon.settings import Settings
 from ..engines.handles import LanguageModelHandle, RecognizerHandle
-from ..engines.pool import Pool
-from ..engines.process import ProcessHost
 from ..engines.protocols import BYTES_PER_SECOND, Generation
 from ..engines.slot import Slot
 from ..models.catalogue import Catalogue
@@ -25,7 +25,6 @@ from .report import Cell, Report, Table, fingerprint, spread
 
 _MIN_ROUNDS = 3
 _LOAD_S = 120.0
-_UNLIMITED = 1 << 50  # the memory guard has tests of its own
 _BUDGET = "within 5 MB of before"
 
 
@@ -55,29 +54,21 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
 async def _run(args: argparse.Namespace) -> Report:
     machine = fingerprint()
     rounds = max(args.rounds, _MIN_ROUNDS)
-    threads = max(1, len(os.sched_getaffinity(0)) - 1)
     results: dict[str, list[Round]] = {}
-    with tempfile.TemporaryDirectory(prefix="famulus-bench-") as states:
-        options = {"threads": threads, "context": 2048, "state_dir": states}
-        asr = _slot(args.asr, RecognizerHandle, {"threads": 1})
-        llm = _slot(args.llm, LanguageModelHandle, options)
-        results[args.asr] = await _measure(args.asr, asr, _transcribe, rounds)
-        results[args.llm] = await _measure(args.llm, llm, _generate, rounds)
-    return _report(machine, {"rounds": rounds, "asr": args.asr, "llm": args.llm, "llm_options": options}, results)
-
-
-def _slot(model: str, handle: Callable[[Any], Any], options: dict[str, Any]) -> Slot[Any]:
-    entry = Catalogue.load().entry(model)
-    files = Store(default_root()).files(entry)
-    given = {name: str(path) for name, path in files.items()} | options
-    return Slot(
-        model,
-        handle,
-        lambda: ProcessHost(entry.engine, given, name=model),
-        pool=Pool(_UNLIMITED, 0),
-        need_bytes=entry.size,
-        keep_alive_s=-1,
-        load_timeout_s=_LOAD_S,
+    with tempfile.TemporaryDirectory(prefix="famulus-bench-") as cache:
+        settings = Settings.model_validate(
+            {
+                "asr": {"model": args.asr, "keep_alive_s": -1},
+                "llm": {"model": args.llm, "keep_alive_s": -1},
+                "storage": {"cache": cache},
+            }
+        )
+        slots = ModelSlots(settings, Catalogue.load(), Store(default_root()), make_pool(settings.memory))
+        results[args.asr] = await _measure(slots.recognizer(), _transcribe, rounds)
+        if (language_model := slots.language_model()) is not None:
+            results[args.llm] = await _measure(language_model, _generate, rounds)
+    return _report(
+        machine, {"rounds": rounds, "asr": settings.asr.model_dump(), "llm": settings.llm.model_dump()}, results
     )
 
 
@@ -91,14 +82,14 @@ async def _generate(handle: LanguageModelHandle) -> None:
         pass
 
 
-async def _measure(name: str, slot: Slot[Any], use: Callable[[Any], Any], rounds: int) -> list[Round]:
+async def _measure(slot: Slot[Any], use: Callable[[Any], Any], rounds: int) -> list[Round]:
     measured = []
     try:
         for number in range(rounds + 1):
             done = await _round(slot, use)
             if number:  # the first round reads the file from disk and imports what the parent needs
                 measured.append(done)
-                print(f"  {name} {number}/{rounds}: load {done.load_s:.2f} s", flush=True)
+                print(f"  {slot.name} {number}/{rounds}: load {done.load_s:.2f} s", flush=True)
     finally:
         await slot.close()
     return measured

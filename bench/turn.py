@@ -158,7 +158,7 @@ def _turn(recording: Recording, moments: list[Moment]) -> Turn:
     ]
     stages = {**replies[0].voice_ms, **replies[0].stages_ms} if replies else {}
     outcome_ms = None
-    if wake is not None and finished and "listen" in stages:
+    if wake is not None and texts and finished and "listen" in stages:
         outcome_ms = (finished[0].at - wake.at) * 1000 - stages["listen"]
     return Turn(
         recording=recording,
@@ -172,9 +172,10 @@ def _turn(recording: Recording, moments: list[Moment]) -> Turn:
 
 
 def _words(text: str) -> list[str]:
-    """Lower case, no punctuation, numbers in English words: recognisers write "30%" for "thirty percent"."""
+    """Lower case, no punctuation, numbers in English words: recognisers write "30%" or "thirty per cent"."""
     from unicode_rbnf import RbnfEngine
 
     spell = RbnfEngine.for_language("en").format_number
-    text = re.sub(r"\d+", lambda digits: f" {spell(int(digits[0])).text} ", text.casefold()).replace("%", " percent ")
+    text = re.sub(r"\bper cent\b|%", " percent ", text.casefold()).replace("to-morrow", "tomorrow")
+    text = re.sub(r"\d+", lambda digits: f" {spell(int(digits[0])).text} ", text)
     return "".join(char if char.isalnum() or char == "'" else " " for char in text).split()
