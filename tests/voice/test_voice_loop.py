@@ -280,6 +280,18 @@ async def test_cancel_ends_a_turn_in_any_state(room: Room, state: str) -> None:
     await a_good_turn_follows(room)
 
 
+async def test_cancel_of_all_spares_the_turn_that_asked_for_it(room: Room) -> None:
+    room.dispatch = forever
+    await room.start()
+    room.ask()
+    await room.events.until(lambda: room.loop.state == "thinking")
+    asking = room.loop.listen()
+    assert room.loop.cancel(spare=asking)
+    await room.events.until(lambda: room.events.of("finished"))
+    assert room.events.of("finished")[0].run == "run-1"
+    assert room.loop.state == "listening"
+
+
 async def test_a_cancelled_run_that_says_how_it_ended_is_not_told_twice(room: Room) -> None:
     async def tells(utterance: Utterance, run: str) -> RunResult:
         try:
