@@ -281,7 +281,7 @@ async def test_cancel_ends_a_turn_in_any_state(room: Room, state: str) -> None:
 
 
 async def test_cancel_of_all_spares_the_turn_that_asked_for_it(room: Room) -> None:
-    room.dispatch = forever
+    room.dispatch = forever  # type: ignore[assignment]
     await room.start()
     room.ask()
     await room.events.until(lambda: room.loop.state == "thinking")
