@@ -24,7 +24,7 @@ from .agent.run import RunResult, Utterance
 from .agent.understand import Understander
 from .bus.service import BusService
 from .hearing import endpointer_factory, make_source, spotter_factory
-from .lifecycle import notify
+from .lifecycle import feed_watchdog, notify
 from .models import ModelSlots, make_pool, missing_models, model_root
 from .settings import Settings
 from .voice.capture import Capture
@@ -109,6 +109,8 @@ class App:
             _LOG.error("%s", problem)
         self._state = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
+        hears = self._settings.audio.source != "none"
+        self._background(feed_watchdog((lambda: self._capture.progress) if hears else None), "watchdog")
         _LOG.info("ready after %.2f s", time.monotonic() - self._started)
 
     async def stop(self) -> None:
