@@ -47,7 +47,8 @@ class Agent:
         rule = f"type='signal',sender='{BUS_NAME}',member='NameOwnerChanged',arg0='{self._name}'"
         await call_bus(self._bus, "AddMatch", "s", rule)
         with suppress(FamulusError):  # it may start later
-            self._owner = self._owner or await call_bus(self._bus, "GetNameOwner", "s", self._name)
+            owner = await call_bus(self._bus, "GetNameOwner", "s", self._name)
+            self._owner = self._owner or owner  # a change that came meanwhile is newer
 
     async def ask(
         self, text: str, *, language: str = "auto", session: str = "", timeout_s: float | None = None
@@ -130,7 +131,7 @@ class Agent:
     async def _call(
         self, interface: str, member: str, signature: str, body: Sequence[Any], *, timeout_s: float = 25
     ) -> list[Any]:
-        if clean(body) != list(body):
+        if any(map(_unsendable, body)):
             raise InvalidArguments("The text holds characters that cannot be sent (NUL or lone surrogates).")
         async with self._calls:
             target = Target(self._name, PATH, interface)
@@ -183,6 +184,12 @@ async def connect(address: str = "auto", name: str = NAME) -> AsyncIterator[Agen
         yield agent
     finally:
         await close_bus(bus)
+
+
+def _unsendable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_unsendable(variant.value) for variant in value.values())
+    return isinstance(value, str) and clean(value) != value
 
 
 async def _next(queue: _Queue, until: float | None = None) -> Event:

@@ -169,7 +169,8 @@ class App:
         registered_with = ""
         told = False
         with contextlib.suppress(NotFound):
-            self._daemon = await call_bus(bus, "GetNameOwner", "s", bus_name)
+            owner = await call_bus(bus, "GetNameOwner", "s", bus_name)
+            self._daemon = self._daemon or owner  # a change that came meanwhile is newer
         while not self._stopping and not lost.is_set():
             self._wake.clear()
             if self._daemon and self._daemon != registered_with:

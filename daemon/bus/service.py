@@ -14,7 +14,7 @@ from dbus_fast.aio import MessageBus
 
 from ...client.connection import BUS_NAME, call_bus, close_bus, on_disconnect, open_bus, resolve_address
 from ...client.objects import ObjectServer
-from ...core.errors import Denied, Failed, FamulusError
+from ...core.errors import Denied, FamulusError
 from ..agent.run import Event
 from . import agent1, capabilities1
 from .agent1 import Agent1
@@ -56,6 +56,7 @@ class BusService:
         self._agent = agent
         self._registry = registry
         self._bus: MessageBus | None = None
+        self._named = False
         self._keeper: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._endings = contextlib.ExitStack()
@@ -70,13 +71,13 @@ class BusService:
     @property
     def connected(self) -> bool:
         """Whether the service is on the bus under its name now."""
-        return self._bus is not None and self._bus.connected
+        return self._named and self._bus is not None and self._bus.connected
 
     async def start(self) -> None:
         """Connect, take the name and serve; with the address ``none`` do nothing.
 
-        Raises ``Failed`` when there is no bus or another famulus owns the name, ``Denied`` when the bus policy
-        keeps this user from owning it.
+        Raises ``Failed`` when there is no bus, so that a later try may succeed, and ``Denied`` when another famulus
+        owns the name or the bus policy keeps this user from owning it.
         """
         if not await asyncio.to_thread(resolve_address, self._address):
             return
@@ -92,7 +93,7 @@ class BusService:
             await asyncio.wait([self._keeper], timeout=2)
             self._keeper = None
         self._endings.close()
-        bus, self._bus = self._bus, None
+        bus, self._bus, self._named = self._bus, None, False
         self._drop_all()
         await self._server.close()
         if bus is not None and bus.connected:
@@ -140,11 +141,12 @@ class BusService:
                 f"The bus policy does not let user {os.geteuid()} own {self._name}; install famulus' policy file."
             ) from None
         if reply in _OWNED:
+            self._named = True
             return
         pid = "unknown"
         with contextlib.suppress(FamulusError):
             pid = await call_bus(bus, "GetConnectionUnixProcessID", "s", self._name)
-        raise Failed(f"{self._name} is taken: another famulus runs (pid {pid}); stop it or set another bus name.")
+        raise Denied(f"{self._name} is taken: another famulus runs (pid {pid}); stop it or set another bus name.")
 
     async def _keep_connected(self) -> None:
         delay = _RETRY_S[0]
@@ -153,7 +155,7 @@ class BusService:
             since = loop.time()
             await self._lost.wait()
             _LOG.error("the connection to the bus was lost: reconnecting")
-            self._bus = None
+            self._bus, self._named = None, False
             self._drop_all()
             if loop.time() - since > _STEADY_S:
                 delay = _RETRY_S[0]

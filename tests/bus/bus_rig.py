@@ -45,9 +45,12 @@ _CONFIG = """\
 
 
 class PrivateDaemon:
-    """A dbus-daemon of the test's own, which it may stop and start again."""
+    """A dbus-daemon of the test's own, which it may stop and start again.
 
-    def __init__(self, directory: Path, replies: int = 50_000) -> None:
+    ``replies`` is how many calls of one connection may be open: 128 on a system bus, 50,000 on a session bus.
+    """
+
+    def __init__(self, directory: Path, replies: int = 128) -> None:
         self.socket = directory / "bus"
         self.address = f"unix:path={self.socket}"
         self._config = directory / "bus.conf"
@@ -83,8 +86,9 @@ def bus_directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def private_daemon(bus_directory: Path) -> Iterator[PrivateDaemon]:
-    daemon = PrivateDaemon(bus_directory)
+def private_daemon(bus_directory: Path, request: pytest.FixtureRequest) -> Iterator[PrivateDaemon]:
+    """Its parameter, where a test gives one, is ``replies``."""
+    daemon = PrivateDaemon(bus_directory, getattr(request, "param", 128))
     daemon.start()
     yield daemon
     daemon.stop()

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from bus_rig import CAPABILITIES, NAME, Served, connected, program, until
-from famulus.core.errors import Failed, InvalidArguments
+from famulus.core.errors import Denied, Failed, InvalidArguments
 from famulus.daemon.agent.run import Event
 from famulus.daemon.bus.service import BusService
 
@@ -66,7 +66,7 @@ async def test_a_second_famulus_is_refused_with_the_pid_of_the_first(private_dae
         assert owner.stdout is not None
         await owner.stdout.readline()
         served = Served(private_daemon)
-        with pytest.raises(Failed, match=rf"another famulus runs \(pid {owner.pid}\)"):
+        with pytest.raises(Denied, match=rf"another famulus runs \(pid {owner.pid}\)"):
             await served.service.start()
         assert not served.service.connected
         await served.service.stop()
