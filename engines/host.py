@@ -118,6 +118,8 @@ class Host(ABC):
         if not self.alive:
             await self.kill()
             return
+        if self._settling:
+            grace_s = min(grace_s, self._cancel_grace_s)
         self._reason = "it was unloaded"
         self._fail_requests()
         self._post_close()

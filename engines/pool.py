@@ -55,10 +55,14 @@ class Member(Protocol):
         """Whether voice waits for it."""
 
     @property
+    def state(self) -> str: ...
+
+    @property
     def idle_since(self) -> float | None:
         """Monotonic time of its last use while it is loaded and nobody uses it, else None."""
 
-    async def evict(self) -> None: ...
+    async def evict(self) -> None:
+        """Unload if idle; returns when an unload that was begun is over."""
 
     async def close(self) -> None: ...
 
@@ -142,10 +146,13 @@ class Pool:
 
     async def _make_room(self, wanted: Member) -> None:
         """Evict idle slots, least recently used first, until ``wanted`` fits; refuse when they are not enough."""
-        for _ in range(len(self._members) + 1):
+        for _ in range(2 * len(self._members) + 1):
             need, room = wanted.need_bytes, self._room()
             if room.fits(need):
                 return
+            if leaving := [member for member in self._members if member.state == "unloading"]:
+                await leaving[0].evict()  # its memory is about to come back
+                continue
             victims = self._victims(wanted)
             # A model that could not fit anyway must not cost the others their place.
             if not victims or not room.fits(need, freed=sum(victim.rss_bytes for victim in victims)):

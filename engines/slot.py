@@ -117,7 +117,9 @@ class Slot(Generic[HandleT]):
     @property
     def idle_since(self) -> float | None:
         """Monotonic time of the last use while it could be unloaded, else None."""
-        return self._used_at if self.state == "ready" and not self._waiting else None
+        if self._host is None or self._leased or self._waiting or self._unloading:
+            return None
+        return self._used_at
 
     def snapshot(self) -> SlotStatus:
         """What can be seen of the slot now."""
@@ -172,7 +174,7 @@ class Slot(Generic[HandleT]):
         self._pump()  # for those who came meanwhile
 
     async def evict(self) -> None:
-        """Unload if still idle: another model needs the room."""
+        """Unload if idle, because another model needs the room; returns when it is gone."""
         if self.idle_since is not None:
             self._begin_unload("it made room for another model")
         if self._unloading:
@@ -236,6 +238,8 @@ class Slot(Generic[HandleT]):
 
     def _pump(self) -> None:
         """Take the next step that the present state allows."""
+        # A cancelled caller leaves its place only when its task runs again.
+        self._waiting = [waiter for waiter in self._waiting if not waiter.lease.done()]
         if self._host and self._host.exited.is_set() and not self._unloading:
             self._lost(self._host)
         if self._leased or self._loading or self._unloading:

@@ -36,9 +36,18 @@ class Rig:
         self.pools.append(pool)
         return pool
 
-    def slot(self, name: str, pool: Pool, *, need: int = 60, **engine: Any) -> Slot[RecognizerHandle]:
+    def slot(
+        self, name: str, pool: Pool, *, need: int = 60, keep_alive_s: float = 300, **engine: Any
+    ) -> Slot[RecognizerHandle]:
         options = {"megabytes": 40, "journal": str(self.journal), **engine}
-        return Slot(name, RecognizerHandle, lambda: self._fake_process(**options), pool=pool, need_bytes=need * MB)
+        return Slot(
+            name,
+            RecognizerHandle,
+            lambda: self._fake_process(**options),
+            pool=pool,
+            need_bytes=need * MB,
+            keep_alive_s=keep_alive_s,
+        )
 
 
 @pytest.fixture
@@ -180,6 +189,25 @@ async def test_a_slot_makes_room_once_its_minimum_residency_is_over(rig: Rig) ->
     await asyncio.sleep(0.25)
     assert await ask(second)
     assert first.state == "unloaded"
+
+
+async def test_an_engine_that_is_just_being_unloaded_is_waited_for(rig: Rig) -> None:
+    pool = rig.pool(budget=80)
+    first, second = rig.slot("first", pool, keep_alive_s=0), rig.slot("second", pool)
+    await ask(first)
+    assert first.state == "unloading"
+    assert await ask(second)
+
+
+async def test_a_cancelled_decode_does_not_hold_its_room(rig: Rig) -> None:
+    pool = rig.pool(budget=80, min_residency_s=0)
+    first, second = rig.slot("first", pool), rig.slot("second", pool)
+    async with first.lease() as handle:
+        task = asyncio.create_task(handle.transcribe(b"stuck 30", timeout_s=40))
+        await asyncio.sleep(0.1)
+        task.cancel()
+    assert first.state == "busy"
+    assert await asyncio.wait_for(ask(second), 5)
 
 
 async def test_a_model_that_cannot_fit_anyway_costs_nobody_their_place(rig: Rig) -> None:

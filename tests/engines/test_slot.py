@@ -143,6 +143,16 @@ async def test_a_caller_cancelled_as_its_turn_comes_passes_it_on(make_slot: Make
     assert slot.state == "ready"
 
 
+async def test_a_caller_cancelled_as_the_engine_comes_free_is_passed_over(make_slot: MakeSlot) -> None:
+    slot = make_slot()
+    async with slot.lease():
+        tasks = [asyncio.create_task(ask(slot)) for _ in range(2)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+    assert await asyncio.wait_for(tasks[1], 5)
+    assert slot.state == "ready"
+
+
 async def test_a_caller_cancelled_in_a_decode_frees_the_engine_for_the_next(
     make_slot: MakeSlot, eventually: Eventually
 ) -> None:
