@@ -100,8 +100,8 @@ class App:
         """From nothing to ready; no model is loaded. Raises ``Denied`` where another famulus runs on this bus."""
         self._registry.register(clock.capability(), clock.ClockProvider())
         self._registry.register(timer.capability(), self._timers)
-        self._registry.on_change(lambda _: self._understander.refresh())
-        self._understander.refresh()
+        self._registry.on_change(lambda _: self._understander.prepare())
+        self._understander.prepare()
         await self._timers.start()
         await self._start_bus()
         await self._voice.start()

@@ -102,6 +102,7 @@ class Agent:
         _LOG.debug("run %s: %r", run.id, text, extra={"RUN": run.id})
         self._runs[run.id] = run
         run.task = asyncio.create_task(self._dispatch(run), name=f"run {run.id}")
+        run.task.add_done_callback(lambda _: self._make_sure_of_an_end(run))
         return run
 
     def find(self, run_id: str) -> Run | None:
@@ -172,7 +173,7 @@ class Agent:
     async def _understand(self, run: Run, trace: Trace) -> Understanding:
         """Two stages in one: ``intent`` until a model must be asked, ``select`` while it is."""
         with trace.stage("intent"):
-            quick = self._understander.quick(run.utterance)
+            quick = await self._understander.quick(run.utterance)
         if quick is not None:
             return quick
         with trace.stage("select"):
@@ -189,6 +190,12 @@ class Agent:
             else:
                 outcome = await self._registry.invoke(valid, context)
             reports.append(CallReport(call_id, valid.method, valid.args, outcome.model_dump()))
+
+    def _make_sure_of_an_end(self, run: Run) -> None:
+        """A task that is cancelled before its first step runs no code of its own."""
+        if run.result is None:
+            _, language = self._understander.normalised(run.utterance)
+            self._finish(run, RunResult(run.id, "cancelled", TEXTS.get("stopped", language), error="cancelled"))
 
     def _finish(self, run: Run, result: RunResult) -> None:
         self._runs.pop(run.id, None)

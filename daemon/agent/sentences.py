@@ -1,13 +1,13 @@
 """L1: the sentence templates that commands declare, tried on every turn before any model.
 
-Templates are in the Home Assistant sentence language, matched by ``hassil``. One matcher serves a language;
+Templates are in the Home Assistant sentence language, matched by ``hassil``. One matcher serves one language;
 each command's templates are parsed once, so that a newly registered app costs only its own templates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,58 +54,83 @@ class _Match:
 
 
 class SentenceMatcher:
-    """Finds the calls that a sentence means by the commands' own templates."""
+    """Finds the calls that a sentence in one language means by the commands' own templates."""
 
-    def __init__(self, commands: Iterable[Command] = (), languages: Iterable[Language] = ("en",)) -> None:
-        """``languages`` are made ready at once; a further one costs up to 0.1 s and 2 MB at its first sentence."""
-        self._ready: set[Language] = set(languages)
-        self._compiled: dict[str, tuple[Command, dict[Language, Intent]]] = {}
-        self._intents: dict[Language, Intents] = {}
-        self.update(commands)
+    def __init__(self, language: Language, commands: Iterable[Command] = ()) -> None:
+        self._language = language
+        self._compiled: dict[str, tuple[Command, Intent]] = {}
+        self._intents = Intents(language, {})
+        if commands:
+            self.update(commands)
 
     def update(self, commands: Iterable[Command]) -> None:
-        """Use exactly these commands; those that were there already are not parsed again."""
-        compiled: dict[str, tuple[Command, dict[Language, Intent]]] = {}
-        for command in commands:
-            known = self._compiled.get(command.name)
-            compiled[command.name] = (
-                known if known and known[0] is command else (command, _compile(command, self._ready))
-            )
-        self._compiled = compiled
-        self._intents = {
-            language: Intents(
-                language=language,
-                intents={name: intents[language] for name, (_, intents) in compiled.items() if language in intents},
-                skip_words=skip_words,
-                settings=IntentsSettings(ignore_whitespace=language == "zh"),
-            )
-            for language, skip_words in _SKIP_WORDS.items()
-        }
+        """Use exactly these commands; those that were there already are not parsed again.
 
-    def match(self, text: str, language: Language) -> list[Call]:
+        A new template costs about 1 ms: call it off the event loop, one call at a time. Until it returns, sentences
+        are matched as before.
+        """
+        compiled: dict[str, tuple[Command, Intent]] = {}
+        for command in commands:
+            if self._language in command.sentences:
+                known = self._compiled.get(command.name)
+                if known is None or known[0] is not command:
+                    known = (command, self._compile(command))
+                compiled[command.name] = known
+        self._compiled = compiled
+        self._intents = self._matchable({name: intent for name, (_, intent) in compiled.items()})
+
+    def match(self, text: str) -> list[Call]:
         """The calls of a normalised sentence, in spoken order; empty when any part of it is not understood."""
         if len(text.encode()) > MAX_WORDS_BYTES:
             return []
-        if call := self._match_one(text, language):
+        if call := self._match_one(text):
             return [call]
-        parts = split_wishes(text, language)
+        parts = split_wishes(text, self._language)
         if not 1 < len(parts) <= _MAX_WISHES:
             return []
         calls: list[Call] = []
         for part in parts:
-            call = self._match_one(part, language)
+            call = self._match_one(part)
             if call is None:
                 return []
             calls.append(call)
         return calls
 
-    def _match_one(self, text: str, language: Language) -> Call | None:
+    def _match_one(self, text: str) -> Call | None:
         best: _Match | None = None
-        for result in recognize_all(text, self._intents[language], language=language):
+        for result in recognize_all(text, self._intents, language=self._language):
             found = _to_match(result)
             if best is None or (found.literal, -found.open_chars) > (best.literal, -best.open_chars):
                 best = found
         return best.call if best else None
+
+    def _matchable(self, intents: dict[str, Intent]) -> Intents:
+        return Intents(
+            language=self._language,
+            intents=intents,
+            skip_words=_SKIP_WORDS[self._language],
+            settings=IntentsSettings(ignore_whitespace=self._language == "zh"),
+        )
+
+    def _compile(self, command: Command) -> Intent:
+        slots = dict(_slot_lists(command.parameters))
+        wildcards = {name for name, slot in slots.items() if isinstance(slot, WildcardSlotList)}
+        blocks: dict[str, tuple[dict[str, Any], list[str]]] = {}
+        for sentence in command.sentences[self._language]:
+            blocks.setdefault(repr(sentence.args), (sentence.args, []))[1].append(sentence.text)
+        data = [
+            IntentData(texts, slot_lists=slots, wildcard_list_names=wildcards, metadata={"args": args})
+            for args, texts in blocks.values()
+        ]
+        # hassil parses a template, and spells out a range of numbers, at the first use: use them now.
+        numbers = [
+            IntentData([f"{{{name}}}"], slot_lists={name: slot})
+            for name, slot in slots.items()
+            if isinstance(slot, RangeSlotList)
+        ]
+        probe = self._matchable({"probe": Intent("probe", data + numbers)})
+        list(recognize_all("-", probe, language=self._language))
+        return Intent(command.name, data)
 
 
 def _to_match(result: RecognizeResult) -> _Match:
@@ -117,34 +142,6 @@ def _to_match(result: RecognizeResult) -> _Match:
         if entity.is_wildcard:
             open_chars += len(entity.text)
     return _Match(Call(method=result.intent.name, args=args), result.text_chunks_matched, open_chars)
-
-
-def _compile(command: Command, ready: Collection[Language]) -> dict[Language, Intent]:
-    slots = dict(_slot_lists(command.parameters))
-    wildcards = {name for name, slot in slots.items() if isinstance(slot, WildcardSlotList)}
-    compiled: dict[Language, Intent] = {}
-    for language, sentences in command.sentences.items():
-        blocks: dict[str, tuple[dict[str, Any], list[str]]] = {}
-        for sentence in sentences:
-            blocks.setdefault(repr(sentence.args), (sentence.args, []))[1].append(sentence.text)
-        compiled[language] = Intent(
-            command.name,
-            [
-                IntentData(texts, slot_lists=slots, wildcard_list_names=wildcards, metadata={"args": args})
-                for args, texts in blocks.values()
-            ],
-        )
-        if language in ready:
-            _build_number_words(slots, language)
-    return compiled
-
-
-def _build_number_words(slots: dict[str, SlotList], language: Language) -> None:
-    """hassil builds a range's table of number words at its first use: do it now, so that no person waits."""
-    ranges = {name: slot for name, slot in slots.items() if isinstance(slot, RangeSlotList)}
-    for name, slot in ranges.items():
-        probe = Intents(language, {name: Intent(name, [IntentData([f"{{{name}}}"], slot_lists={name: slot})])})
-        list(recognize_all("-", probe, language=language))
 
 
 def _slot_lists(parameters: dict[str, Any]) -> Iterator[tuple[str, SlotList]]:

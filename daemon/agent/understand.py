@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ...capabilities.command import Call, Command, Language
+from ...capabilities.command import Call, Language
 from ...capabilities.registry import Registry
 from .local import LocalPipeline
 from .run import Decider, Utterance
-from .sentences import SentenceMatcher
+from .templates import Templates
 from .text import comparable, language_of, normalise
 
 _CACHE_SIZE = 256
@@ -33,16 +32,12 @@ class Understander:
         self._registry = registry
         self._pipeline = pipeline
         self._language = language
-        self._matcher = SentenceMatcher(languages=("zh",) if language == "zh" else ("en",))
-        self._matcher_version = -1
+        self._templates = Templates(registry)
         self._cache: OrderedDict[tuple[str, int], tuple[Call, ...]] = OrderedDict()
 
-    def refresh(self) -> None:
+    def prepare(self) -> None:
         """Follow the registry now, rather than when the next person speaks."""
-        if self._matcher_version != self._registry.version:
-            self._matcher.update(_commands_with_sentences(self._registry))
-            self._matcher_version = self._registry.version
-            self._cache.clear()
+        self._templates.prepare(("zh",) if self._language == "zh" else ("en",))
 
     def normalised(self, utterance: Utterance) -> tuple[str, Language]:
         """The text in comparable form and its language (the utterance's own wins over the configured one)."""
@@ -50,14 +45,13 @@ class Understander:
         language = cast(Language, language_of(utterance.text, asked_for))
         return normalise(utterance.text, language), language
 
-    def quick(self, utterance: Utterance) -> Understanding | None:
+    async def quick(self, utterance: Utterance) -> Understanding | None:
         """What needs no model: a sentence, an earlier result, or nothing at all where no model is configured.
 
         None: only the model can tell.
         """
         text, language = self.normalised(utterance)
-        self.refresh()
-        if calls := self._matcher.match(text, language):
+        if calls := await self._templates.match(text, language):
             return Understanding(language, tuple(calls), "sentences")
         key = (comparable(text), self._registry.version)
         if cached := self._cache.get(key):
@@ -76,11 +70,3 @@ class Understander:
             if len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
         return Understanding(language, found, "model")
-
-
-def _commands_with_sentences(registry: Registry) -> Sequence[Command]:
-    """Offered commands, and those of apps that have gone: their sentences lead to a plain "is not running"."""
-    offered = registry.commands()
-    names = {command.name for command in offered}
-    gone = [command for command in registry.departed_commands() if command.name not in names]
-    return [*offered, *gone]
