@@ -46,7 +46,12 @@ class Container:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command; its output as text. ``timeout`` in seconds. Fails the test where it fails."""
         done = subprocess.run(
-            self._enter(user, command), capture_output=True, timeout=timeout, input=stdin, env=_environment()
+            self._enter(user, command),
+            check=False,
+            capture_output=True,
+            timeout=timeout,
+            input=stdin,
+            env=_environment(),
         )
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         if check and done.returncode:
@@ -81,8 +86,9 @@ class Container:
             self._nspawn.wait(5)
 
     def _enter(self, user: str, command: tuple[str, ...]) -> list[str]:
-        other = [] if user == "root" else ["runuser", "-u", user, "--"]
-        return ["nsenter", "-t", str(self._init), "-a", *other, *command]
+        # nsenter forks: without pdeathsig the command would outlive it.
+        identity = [] if user == "root" else [f"--reuid={user}", f"--regid={user}", "--init-groups"]
+        return ["nsenter", "-t", str(self._init), "-a", "setpriv", "--pdeathsig=KILL", *identity, "--", *command]
 
 
 def _environment() -> dict[str, str]:
