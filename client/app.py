@@ -108,6 +108,7 @@ class App:
                 continue
             delay, told = _RETRY_S[0], False
             await self._serve(bus, bus_name)
+            await self._pause(_RETRY_S[0])
 
     def main(self) -> None:
         """Run until Ctrl-C or SIGTERM. With ``--bus ADDRESS`` on the command line that bus is used."""

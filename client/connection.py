@@ -61,7 +61,10 @@ def _session_bus() -> str:
     if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""):
         return address
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "bus"
-    return f"unix:path={path}" if path.is_socket() else ""
+    try:
+        return f"unix:path={path}" if path.is_socket() else ""
+    except PermissionError:  # another user's
+        return ""
 
 
 def _system_bus() -> str:

@@ -118,10 +118,12 @@ class ObjectServer:
         self._allowed = allowed
         self._bus: MessageBus | None = None
         self._open: dict[asyncio.Task[Body], str] = {}
+        self._closed = False
 
     def attach(self, bus: MessageBus) -> None:
         """Serve the calls of this connection; those of an earlier one are not answered any more."""
         self._bus = bus
+        self._closed = False
         bus.add_message_handler(self._handle)
 
     def emit(self, interface: str, member: str, signature: str, body: Body, destination: str | None = None) -> None:
@@ -142,11 +144,16 @@ class ObjectServer:
         for task in [task for task, owner in self._open.items() if owner == sender]:
             task.cancel()
 
-    async def close(self, timeout_s: float = 2) -> None:
-        """Answer what is still open with ``Cancelled`` and take no further calls."""
-        tasks = list(self._open)
-        for task in tasks:
+    def drop_all(self) -> None:
+        """The bus has gone, and every caller with it."""
+        for task in list(self._open):
             task.cancel()
+
+    async def close(self, timeout_s: float = 2) -> None:
+        """Answer what is still open, and what may still come, with ``Cancelled``."""
+        self._closed = True
+        tasks = list(self._open)
+        self.drop_all()
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
@@ -174,6 +181,8 @@ class ObjectServer:
         if message.path != self.path:
             raise _StandardError("UnknownObject", f"There is no object {message.path}; use {self.path}.")
         sender = message.sender or ""
+        if self._closed:
+            raise Cancelled("The service is stopping; ask again when it is back.")
         if not self._allowed(sender):
             raise _StandardError("AccessDenied", "This caller may not use this object.")
         if message.interface == _PROPERTIES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from .signals import Emit, Signals
 
 XML = (Path(__file__).parent / "org.famulus.Agent1.xml").read_text(encoding="utf-8")
 NAME = "org.famulus.Agent1"
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class Agent1:
             run = self._agent.start(utterance)
         finally:
             self._starting = ""
+        _LOG.debug("run %s was asked for by %s", run.id, sender, extra={"RUN": run.id, "CALLER": sender})
         if run.id not in self._ended_at_once:
             self._runs[run.id] = _OpenRun(sender, sender)
         return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from .results import to_json
 
 XML = (Path(__file__).parent / "org.famulus.Capabilities1.xml").read_text(encoding="utf-8")
 NAME = "org.famulus.Capabilities1"
+_LOG = logging.getLogger(__name__)
 MAX_MANIFEST_BYTES = 256 * 1024
 MAX_PER_CONNECTION = 32
 
@@ -63,6 +65,9 @@ class Capabilities1:
         provider = DbusAppProvider(bus, sender, path)
         self._registry.register(capability, provider)
         self._apps[capability.name] = provider
+        _LOG.info(
+            "%s offers %s: %d commands", sender, capability.name, len(capability.commands), extra={"CALLER": sender}
+        )
         return []
 
     def _check_free(self, name: str, sender: str) -> None:
@@ -93,5 +98,6 @@ class Capabilities1:
         return [await asyncio.to_thread(lambda: to_json([c.model_dump(mode="json") for c in capabilities]))]
 
     def _remove(self, capability: str) -> None:
-        del self._apps[capability]
+        app = self._apps.pop(capability).app
         self._registry.unregister(capability)
+        _LOG.info("%s offers %s no more", app, capability, extra={"CALLER": app})

@@ -166,8 +166,11 @@ class BusService:
                     await self._connect()
                 except FamulusError as error:
                     _LOG.debug("not yet back on the bus: %s", error.message)
+                except Exception:
+                    _LOG.exception("the reconnection to the bus failed")
 
     def _drop_all(self) -> None:
+        self._server.drop_all()
         self._identities.clear()
         self._agent1.drop_all()
         self._capabilities1.drop_all()

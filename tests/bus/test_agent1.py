@@ -231,3 +231,9 @@ async def test_stopping_answers_the_calls_that_are_open(served, client):
     await served.service.stop()
     assert (await task)[0] == "Cancelled"
     await until(lambda: served.agent.open_runs == 0)
+
+
+async def test_calls_that_come_while_it_stops_are_refused(served, client):
+    await served.service._server.close()
+    assert (await client.error("Ask", "sa{sv}", "hello", {}))[0] == "Cancelled"
+    assert served.agent.utterances == []

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import pytest
-from bus_rig import CAPABILITIES, NAME, Served, connected, program, until
+from bus_rig import CAPABILITIES, NAME, PATH, Served, connected, program, until
+from dbus_fast import Message
+from famulus.capabilities.manifest import parse_manifest
 from famulus.core.errors import Denied, Failed, InvalidArguments
 from famulus.daemon.agent.run import Event
+from famulus.daemon.bus import capabilities1
 from famulus.daemon.bus.service import BusService
 
 _OWNER = """
@@ -53,6 +57,26 @@ async def test_words_of_an_earlier_bus_do_not_reach_a_name_that_is_used_again(se
         served.agent.publish(Event("token", "r1", name, {"text": "secret"}))
         await after.call("Status")
         assert after.signals == []
+
+
+async def test_what_was_under_way_when_the_bus_went_does_not_end_after_it(served, private_daemon, monkeypatch):
+    """A manifest is read in a thread; its app has gone by the time that is done."""
+
+    def slowly(text):
+        time.sleep(0.3)
+        return parse_manifest(text)
+
+    monkeypatch.setattr(capabilities1, "parse_manifest", slowly)
+    async with connected(private_daemon.address) as before:
+        body = [MANIFEST, "/app"]
+        before.bus.send(Message(NAME, PATH, CAPABILITIES, "Register", signature="so", body=body))
+        await until(lambda: served.service._server._open)
+        private_daemon.stop()
+        await until(lambda: not served.service.connected)
+    private_daemon.start()
+    await until(lambda: served.service.connected, 10)
+    await asyncio.sleep(0.3)
+    assert served.registry.commands() == ()
 
 
 async def test_the_service_can_be_stopped_while_the_bus_is_away(served, private_daemon):

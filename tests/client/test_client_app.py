@@ -11,11 +11,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from bus_rig import Served, connected, line_of, until
+from bus_rig import NAME, Served, connected, line_of, until
 from famulus.capabilities.command import Call, Outcome
 from famulus.capabilities.provider import CallContext
-from famulus.client import App, Say
+from famulus.capabilities.registry import Registry
+from famulus.client import App, Say, connect
 from famulus.core.errors import Denied, InvalidArguments
+from famulus.daemon.agent.agent import Agent
+from famulus.daemon.agent.understand import Understander
+from famulus.daemon.bus.service import BusService
 
 CONTEXT = CallContext("c1", "r1")
 LAMP = Path(__file__).parents[2] / "examples" / "lamp.py"
@@ -263,45 +267,42 @@ async def test_the_example_serves_and_ends_cleanly_on_a_signal(served, number):
     assert served.registry.commands() == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "method", "args"),
-    [
-        ("turn on the kitchen light", "light.on", {"room": "kitchen"}),
-        ("turn on the light in the living room", "light.on", {"room": "living room"}),
-        ("turn off the lamp", "light.off", {}),
-        ("all the lights off", "light.off", {}),
-        ("dim the lights to 20%", "light.brightness", {"percent": 20}),
-        ("open the curtain", "curtain.open", {}),
-        ("shut the blinds", "curtain.close", {}),
-        ("set the volume to thirty percent", "volume.set", {"percent": 30}),
-        ("Set the volume to 30%.", "volume.set", {"percent": 30}),
-        ("打开客厅的灯", "light.on", {"room": "living room"}),
-        ("把所有的灯关掉", "light.off", {"room": "all"}),
-        ("亮度调到五十", "light.brightness", {"percent": 50}),
-        ("拉上窗帘", "curtain.close", {}),
-        ("把音量调到30%", "volume.set", {"percent": 30}),
-    ],
-)
-def test_the_examples_sentences_mean_what_people_say(lamp_matcher, text, method, args):
-    from famulus.daemon.agent.text import language_of, normalise
-
-    language = language_of(text)
-    (call,) = lamp_matcher.match(normalise(text, language), language)
-    assert (call.method, call.args) == (method, args)
+SENTENCES = {
+    "turn on the kitchen light": ("light.on", {"room": "kitchen"}),
+    "turn on the light in the living room": ("light.on", {"room": "living room"}),
+    "turn off the lamp": ("light.off", {"room": "all"}),
+    "all the lights off": ("light.off", {"room": "all"}),
+    "dim the lights to 20%": ("light.brightness", {"percent": 20}),
+    "open the curtain": ("curtain.open", {}),
+    "shut the blinds": ("curtain.close", {}),
+    "set the volume to thirty percent": ("volume.set", {"percent": 30}),
+    "Set the volume to 30%.": ("volume.set", {"percent": 30}),
+    "打开客厅的灯": ("light.on", {"room": "living room"}),
+    "把所有的灯关掉": ("light.off", {"room": "all"}),
+    "亮度调到五十": ("light.brightness", {"percent": 50}),
+    "拉上窗帘": ("curtain.close", {}),
+    "把音量调到30%": ("volume.set", {"percent": 30}),
+}
 
 
-@pytest.fixture(scope="module")
-def lamp_matcher():
-    import runpy
-
-    from famulus.capabilities.manifest import parse_manifest
-    from famulus.daemon.agent.sentences import SentenceMatcher
-
-    app = runpy.run_path(str(LAMP))["app"]
-    capability = parse_manifest(json.dumps(app.manifest))
-    assert all(len(command.examples) >= 3 for command in capability.commands)
-    assert len(LAMP.read_text().splitlines()) < 60
-    return SentenceMatcher(capability.commands)
+async def test_the_examples_sentences_do_what_people_say(private_daemon):
+    """From the bus through the real agent to the app and back, without a model."""
+    registry = Registry()
+    agent = Agent(registry, Understander(registry, None), budget_s=20, queue=4)
+    service = BusService(
+        private_daemon.address, NAME, agent=agent, voice=None, registry=registry, status=dict, version=""
+    )
+    await service.start()
+    async with lamp(private_daemon.address) as process, connect(private_daemon.address) as proxy:
+        await until(registry.commands, 10)
+        assert all(len(command.examples) >= 3 for command in registry.commands())
+        for text, expected in SENTENCES.items():
+            reply = await proxy.ask(text)
+            assert (reply.ok, reply.decided_by) == (True, "sentences"), text
+            assert [(call["method"], call["args"]) for call in reply.calls] == [expected], text
+            assert json.loads(await line_of(process))
+    await agent.close()
+    await service.stop()
 
 
 def test_the_client_is_light():
