@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -112,9 +113,10 @@ async def _typed(show: Show, rig: Rig, *, spoken: bool) -> None:
 
 
 def _lines_of_stdin() -> asyncio.Queue[str | None]:
-    """Lines as they come, then None. A thread reads the bare descriptor: regular files and /dev/null cannot be
+    """Lines as they come, then None.
 
-    watched by a loop, and a thread inside ``sys.stdin`` would hold its lock while the interpreter ends.
+    A thread reads the bare descriptor: regular files and /dev/null cannot be watched by a loop, and a thread inside
+    ``sys.stdin`` would hold its lock while the interpreter ends.
     """
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -151,8 +153,6 @@ def _check_models() -> None:
 
 def _has_microphone() -> bool:
     """Whether PortAudio finds an input device; asked of another process, since sound libraries may hang or print."""
-    import subprocess
-
     code = "import pyaudio; pyaudio.PyAudio().get_default_input_device_info()"
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=_PROBE_S, check=False)

@@ -15,7 +15,7 @@ from ..engines.protocols import SAMPLE_RATE
 from . import procfs
 from .registry import Run, suite
 from .report import Cell, Report, Table, fingerprint, spread
-from .rig import Rig
+from .rig import Rig, add_audio_argument
 
 _NOISE_DBFS = -60.0
 _SAMPLE_S = 5.0  # reading smaps_rollup makes the kernel walk the page tables of the process that is measured
@@ -46,7 +46,7 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--seconds", type=float, default=60, help="length of the measured window (default: 60)")
     parser.add_argument("--warm-up", type=float, default=10, help="seconds before it (default: 10)")
     parser.add_argument("--starts", type=int, default=5, help="how often to measure the time to ready (default: 5)")
-    parser.add_argument("--audio", choices=("pulse", "fifo"), default="pulse", help="what it listens with")
+    add_audio_argument(parser)
     return _run
 
 
@@ -105,6 +105,8 @@ async def quiet_room(rig: Rig, seconds: float) -> AsyncIterator[None]:
         finally:
             playing.cancel()
             await asyncio.wait([playing])
+        if not playing.cancelled():
+            playing.result()  # it could not be played: the figures are those of another room
 
 
 def _write_noise(path: Path, seconds: float) -> None:

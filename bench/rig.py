@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from .daemon import Daemon
 from .lamp_app import LampApp
 from .microphone import PLAY_S, DeviceMicrophone, FifoMicrophone, Microphone, NoMicrophone, PulseMicrophone
 from .private_bus import PrivateBus
+from .pulse import missing
 from .turn import Moments
 
 AudioKind = Literal["pulse", "fifo", "device", "none"]
@@ -121,6 +123,14 @@ class Rig:
         except TimeoutError:
             what = f"has its microphone as {state!r} after {_HEARING_S:g} s"
             raise self.daemon.process.failure(what, TimedOut) from None
+
+
+def add_audio_argument(parser: argparse.ArgumentParser) -> None:
+    """``--audio``: PulseAudio where it is installed, as on a board, else a FIFO."""
+    default = "fifo" if missing() else "pulse"
+    parser.add_argument(
+        "--audio", choices=("pulse", "fifo"), default=default, help="the microphone (here: %(default)s)"
+    )
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

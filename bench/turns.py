@@ -11,14 +11,14 @@ from ..core.errors import TimedOut
 from .recordings import Recording, load_recordings
 from .registry import Run, suite
 from .report import Cell, Report, Table, fingerprint, spread
-from .rig import Rig
+from .rig import Rig, add_audio_argument
 from .turn import STAGES, Turn, hear, show_calls, word_error_rate
 
 
 @suite("turns", help="play recordings to the daemon: wake word, transcript, calls and milliseconds of each")
 def _setup(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--recordings", type=Path, required=True, metavar="DIR", help="a folder with manifest.json")
-    parser.add_argument("--audio", choices=("pulse", "fifo"), default="pulse", help="the microphone (default: pulse)")
+    add_audio_argument(parser)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these recordings")
     parser.add_argument("--rounds", type=int, default=1, help="how often to play all of them (default: 1)")
     return _run
