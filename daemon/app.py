@@ -32,6 +32,7 @@ from .voice.loop import VoiceLoop
 
 _LOG = logging.getLogger(__name__)
 _BUS_RETRY_S = 5.0
+_HEALTH_S = 5.0
 _RECENT_FOR_PREFETCH = 10
 
 
@@ -107,6 +108,9 @@ class App:
         await self._voice.start()
         for problem in (await asyncio.to_thread(self._missing_models)).values():
             _LOG.error("%s", problem)
+        has_ear = self._settings.audio.source != "none"
+        self._background(feed_watchdog((lambda: self._capture.progress) if has_ear else None), "watchdog")
+        self._background(self._announce_health(), "health")
         self._state = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
         hears = self._settings.audio.source != "none"
@@ -185,6 +189,12 @@ class App:
             await asyncio.sleep(_BUS_RETRY_S)
             with contextlib.suppress(FamulusError):
                 await self._bus.start()
+
+    async def _announce_health(self) -> None:
+        """A microphone that is lost, or a model that is loaded, is seen by those who watch the bus's properties."""
+        while True:
+            await asyncio.sleep(_HEALTH_S)
+            self._bus.refresh()
 
     async def _transcribe(self, pcm: bytes) -> Transcript:
         timeout_s = self._settings.asr.timeout_s
