@@ -87,6 +87,7 @@ class Host(ABC):
             self._finish("its worker could not be started")
             raise ModelUnavailable(f"The worker of {self.name} could not be started ({error}); try again.") from error
         except BaseException:
+            self._loaded.cancel()
             self._abort("its load was given up")
             raise
 

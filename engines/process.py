@@ -113,14 +113,30 @@ class ProcessHost(Host):
         self._writer.write(encode(message))
 
     def _destroy(self) -> None:
-        if self._pid and not self._reaped:
+        if not self._pid:
+            self._finish(self._reason)
+        elif not self._reaped:
             with suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)
 
     async def _serve(self, wire: socket.socket, load: bytes) -> None:
         """Read the wire until it ends, then see the process off."""
+        assert self._stderr is not None
         reader, self._writer = await asyncio.open_unix_connection(sock=wire)
-        self._writer.write(load)
+        try:
+            self._writer.write(load)
+            await self._read(reader)
+            status = await self._reap()
+        except asyncio.CancelledError:  # the loop is being shut down around us
+            self._destroy()
+            raise
+        finally:
+            self._writer.transport.abort()  # not close: what is still buffered has no reader
+            self._stderr.close()
+        last_line = self._stderr.last_line
+        self._finish(f"{status}; the last line it wrote: {last_line}" if last_line else status)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
                 self._deliver(from_message(await receive_async(reader)))
@@ -128,12 +144,6 @@ class ProcessHost(Host):
             pass
         except WireError as error:
             self._abort(f"it sent garbage ({error.message})")
-        status = await self._reap()
-        self._writer.close()
-        assert self._stderr is not None
-        self._stderr.close()
-        last_line = self._stderr.last_line
-        self._finish(f"{status}; the last line it wrote: {last_line}" if last_line else status)
 
     async def _reap(self) -> str:
         """Wait for the process, killing it when it outlives its wire; returns how it ended."""

@@ -91,7 +91,7 @@ class Slot(Generic[HandleT]):
     @property
     def state(self) -> str:
         """unloaded, loading, ready, busy, unloading or failed."""
-        if self._unloading:
+        if self._unloading or (self._host and not self._host.alive):
             return "unloading"
         if self._loading:
             return "loading"
@@ -171,7 +171,6 @@ class Slot(Generic[HandleT]):
             self._begin_unload("it was unloaded on request")
         if self._unloading:
             await asyncio.shield(self._unloading)
-        self._pump()  # for those who came meanwhile
 
     async def evict(self) -> None:
         """Unload if idle, because another model needs the room; returns when it is gone."""
@@ -179,6 +178,8 @@ class Slot(Generic[HandleT]):
             self._begin_unload("it made room for another model")
         if self._unloading:
             await asyncio.shield(self._unloading)
+        elif self._host and not self._host.alive:
+            await self._host.kill()
 
     async def close(self) -> None:
         """End the engine whatever it does; whoever waits gets ``ModelUnavailable``."""
@@ -187,8 +188,10 @@ class Slot(Generic[HandleT]):
         await self._stop_loading()
         if self._host and not self._unloading:
             self._begin_unload("it was shut down")
-        if self._unloading:
-            await asyncio.shield(self._unloading)
+        if (task := self._unloading) and (host := self._host):
+            await asyncio.wait([task], timeout=SHUTDOWN_GRACE_S)  # one begun before would wait longer
+            await host.kill()
+            await asyncio.wait([task])
 
     async def _acquire(self, priority: Priority, timeout_s: float) -> HandleT:
         if self._closed:
@@ -282,6 +285,12 @@ class Slot(Generic[HandleT]):
 
     def _begin_load(self) -> None:
         self._loading = asyncio.create_task(self._load(), name=f"load {self.name}")
+        self._loading.add_done_callback(self._load_ended)
+
+    def _load_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._loading = None
+            self._pump()
 
     async def _load(self) -> None:
         host: Host | None = None
@@ -343,7 +352,6 @@ class Slot(Generic[HandleT]):
         if task := self._loading:
             task.cancel()
             await asyncio.wait([task])
-            self._loading = None
 
     def _begin_unload(self, reason: str) -> None:
         assert self._host is not None

@@ -265,6 +265,32 @@ async def test_garbage_on_the_wire_ends_the_worker(worker: ProcessHost) -> None:
     await asyncio.wait_for(worker.exited.wait(), 2)
 
 
+async def test_options_that_cannot_travel_start_no_worker(fake_process: Callable[..., ProcessHost]) -> None:
+    host = fake_process(journal=object())
+    with pytest.raises(TypeError):
+        await host.start(timeout_s=5)
+    assert host.exited.is_set()
+    assert host.pid is None
+
+
+async def test_a_worker_that_cannot_be_started_is_told(
+    fake_process: Callable[..., ProcessHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    host = fake_process()
+    with pytest.raises(ModelUnavailable, match="could not be started"):
+        await host.start(timeout_s=5)
+    assert host.exited.is_set()
+
+
+async def test_an_engine_nobody_knows_is_told(fake_process: Callable[..., ProcessHost]) -> None:
+    for engine, text in [("telepathy", "no engine named"), ("fake_engine:Nobody", "cannot be imported")]:
+        host = fake_process()
+        host.engine = engine
+        with pytest.raises(ModelUnavailable, match=text):
+            await host.start(timeout_s=20)
+
+
 async def test_a_worker_that_receives_garbage_ends(worker: ProcessHost) -> None:
     assert worker._writer
     worker._writer.write(b"this is not a frame")

@@ -372,6 +372,18 @@ async def test_unload_ends_a_prefetch(make_slot: MakeSlot) -> None:
     assert slot.state == "unloaded"
 
 
+async def test_a_caller_that_comes_as_a_prefetch_is_ended_gets_its_engine(make_slot: MakeSlot) -> None:
+    slot = make_slot({"load_s": 0.2})
+    slot.prefetch()
+    await asyncio.sleep(0.1)
+    unload = asyncio.create_task(slot.unload())
+    await asyncio.sleep(0)
+    caller = asyncio.create_task(ask(slot))
+    await asyncio.sleep(0)
+    unload.cancel()  # nor does it matter that the one who unloads gives up
+    assert await asyncio.wait_for(caller, 5)
+
+
 async def test_three_failed_loads_make_it_wait_before_it_tries_again(make_slot: MakeSlot, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     slot = make_slot({"fail_first": 3, "journal": str(journal)}, backoff_s=0.5)
@@ -395,7 +407,7 @@ async def test_a_load_past_its_deadline_is_ended(make_slot: MakeSlot) -> None:
     assert slot.snapshot().pid is None
 
 
-@pytest.mark.parametrize("moment", ["loading", "running", "stopped", "idle", "queued"])
+@pytest.mark.parametrize("moment", ["loading", "running", "stopped", "idle", "queued", "unloading"])
 async def test_closing_the_pool_ends_everything_within_two_seconds(
     pool: Pool, make_slot: MakeSlot, moment: str
 ) -> None:
@@ -409,12 +421,17 @@ async def test_closing_the_pool_ends_everything_within_two_seconds(
         tasks = [asyncio.create_task(ask(slot, "stuck 30"))]
     if moment == "queued":
         tasks = [asyncio.create_task(ask(slot, "wait 30")) for _ in range(3)]
+    if moment == "unloading":
+        os.kill(slot.snapshot().pid or 0, signal.SIGSTOP)
+        unload = asyncio.create_task(slot.unload())
     await asyncio.sleep(0.2)
     pid = slot.snapshot().pid
     started = time.monotonic()
     await pool.close()
     assert time.monotonic() - started < 2
     assert slot.state == "unloaded"
+    if moment == "unloading":
+        await unload
     if pid:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
