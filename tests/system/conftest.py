@@ -112,7 +112,14 @@ def _reason_to_skip() -> str:
     missing = [name for name in ("systemd-nspawn", "nsenter", "unshare", "busctl") if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)} (apt-get install systemd-container dbus)"
+    if not any(wheel_cache().glob("*/llama_cpp_python-*.whl")):
+        return "needs the wheels that script/setup builds"
     return ""
+
+
+def wheel_cache() -> Path:
+    """Where script/setup keeps the wheels that it builds."""
+    return Path(os.environ.get("FAMULUS_WHEEL_CACHE", "") or Path.home() / ".cache/famulus/wheels")
 
 
 @pytest.fixture(scope="session")

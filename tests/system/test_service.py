@@ -454,7 +454,7 @@ def test_a_version_that_does_not_become_ready_is_taken_back(service: Container) 
 
 def test_uninstall_leaves_settings_and_data_only(service: Container) -> None:
     done = service.run(f"{CHECKOUT}/script/install", "--uninstall", "--yes")
-    assert "/etc/famulus" in done.stdout and "/var/lib/famulus" in done.stdout
+    assert "rm -rf /etc/famulus /var/lib/famulus" in done.stdout
     # Where an installation puts things; the host's own checkout shines through the overlay elsewhere.
     left = service.run(
         "find", "/etc", "/opt", "/usr", "/var/lib", "/var/cache", "-xdev", "-name", "*famulus*", timeout=60
