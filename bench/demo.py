@@ -57,7 +57,7 @@ async def _demo(show: Show, folder: Path | None) -> int:
         audio = "device"
     recordings = await asyncio.to_thread(load_recordings, folder or _BUNDLED) if audio == "fifo" else ()
     begin = time.monotonic()
-    async with Rig(audio=audio, report=show.step) as rig:
+    async with Rig(audio=audio, report=lambda part: show.step(f"starting {part}")) as rig:
         rig.moments.on_event = show.event
         show.step(f"ready after {time.monotonic() - begin:.1f} s, the daemon itself after {rig.daemon.ready_s:.1f} s")
         try:
@@ -71,7 +71,9 @@ async def _demo(show: Show, folder: Path | None) -> int:
             show.end(False, f"{len(wrong)} of {len(recordings)} recordings went wrong: {', '.join(wrong)}.")
             return 1
     done = (
-        f"All {len(recordings)} recordings gave the right outcome." if recordings else "The daemon ran and has ended."
+        f"{len(recordings)} of {len(recordings)} recordings gave the right outcome."
+        if recordings
+        else "The daemon ran and has ended."
     )
     show.end(True, done)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -23,6 +24,7 @@ class LampApp:
     def __init__(self, directory: Path, bus_address: str) -> None:
         self.changes: list[dict[str, Any]] = []
         self._registered = asyncio.Event()
+        self._changed = asyncio.Event()
         self.process = ManagedProcess(
             "the lamp app",
             [sys.executable, str(_SCRIPT), "--bus", bus_address],
@@ -40,6 +42,15 @@ class LampApp:
     async def stop(self) -> None:
         await self.process.stop(grace_s=2.0)
 
+    async def changes_since(self, start: int, count: int, timeout_s: float = 2.0) -> list[dict[str, Any]]:
+        """The changes from number ``start`` on, once there are ``count`` of them or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self.changes) < start + count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return self.changes[start:]
+
     def kill(self) -> None:
         """As a crash does: no goodbye."""
         self.process.send_signal(signal.SIGKILL)
@@ -47,5 +58,6 @@ class LampApp:
     def _on_line(self, line: str) -> None:
         if line.startswith("{"):
             self.changes.append(json.loads(line))
+            self._changed.set()
         elif " is registered" in line:
             self._registered.set()

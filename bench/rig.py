@@ -83,7 +83,7 @@ class Rig:
         self._report("a private bus")
         bus = await self._stack.enter_async_context(PrivateBus(root))
         self.microphone = _MICROPHONES[self._audio](root)
-        self._report(f"sound: {self._audio}")
+        self._report(f"a microphone ({self._audio})")
         self._stack.push_async_callback(self.microphone.stop)
         await self.microphone.start()
         self._report("the daemon")

@@ -41,7 +41,7 @@ async def test_it_plays_recordings_takes_sentences_and_ends_with_success(tmp_pat
     assert "'What time is it?'" in text
     assert 'light.on {"room": "office"}' in text
     assert "\x1b" not in text
-    assert text.splitlines()[-1] == "SUCCESS: All 1 recordings gave the right outcome."
+    assert text.splitlines()[-1] == "SUCCESS: 1 of 1 recordings gave the right outcome."
 
 
 async def test_a_wrong_outcome_ends_with_failure_and_the_daemons_last_lines(tmp_path: Path) -> None:

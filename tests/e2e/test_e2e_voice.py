@@ -38,7 +38,7 @@ async def test_spoken_words_become_the_expected_calls(
     turn = await hear(recordings[name], hearing_rig.play, hearing_rig.moments)
     assert turn.problem() is None, f"{turn.problem()}; heard {turn.transcript!r}"
     assert turn.replies[0].text
-    assert hearing_rig.lamp.changes[before:] == CHANGES[name]
+    assert await hearing_rig.lamp.changes_since(before, len(CHANGES[name])) == CHANGES[name]
     await until_state(hearing_rig, "idle", 2)
 
 
