@@ -113,8 +113,6 @@ class App:
         self._background(self._announce_health(), "health")
         self._state = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
-        hears = self._settings.audio.source != "none"
-        self._background(feed_watchdog((lambda: self._capture.progress) if hears else None), "watchdog")
         _LOG.info("ready after %.2f s", time.monotonic() - self._started)
 
     async def stop(self) -> None:

@@ -48,8 +48,8 @@ def capability() -> Capability:
                 parameters=_object({**lengths, "label": label}),
                 sentences=set_sentences(),
                 examples=(
-                    Example(text="The eggs need seven minutes from now", args={"minutes": 7, "label": "eggs"}),
-                    Example(text="面泡好要四分钟，到点喊我", language="zh", args={"minutes": 4}),
+                    Example(text="Let me know when the tea has had five minutes", args={"minutes": 5, "label": "tea"}),
+                    Example(text="茶要泡五分钟，时间到了说一声", language="zh", args={"minutes": 5, "label": "茶"}),
                 ),
             ),
             Command(

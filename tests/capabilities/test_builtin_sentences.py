@@ -13,7 +13,8 @@ from famulus.daemon.agent.sentences import SentenceMatcher
 from famulus.daemon.agent.text import language_of, normalise
 
 CAPABILITIES = [clock.capability(), timer.capability()]
-MATCHER = SentenceMatcher(command for capability in CAPABILITIES for command in capability.commands)
+COMMANDS = [command for capability in CAPABILITIES for command in capability.commands]
+MATCHERS = {language: SentenceMatcher(language, COMMANDS) for language in ("en", "zh")}
 
 SAID: list[tuple[str, str, dict[str, Any]]] = [
     ("What time is it?", "clock.time", {}),
@@ -70,7 +71,7 @@ SAID: list[tuple[str, str, dict[str, Any]]] = [
 
 def understood(text: str) -> list[Call]:
     language = language_of(text)
-    return MATCHER.match(normalise(text, language), language)
+    return MATCHERS[language].match(normalise(text, language))
 
 
 @pytest.mark.parametrize(("text", "method", "args"), SAID, ids=[text for text, _, _ in SAID])
