@@ -59,7 +59,8 @@ def _report(
     quiet = [turn for turn in turns if turn.recording.wake is None]
     with_calls = [turn for turn in turns if turn.recording.calls is not None]
     rates = [rate for turn in spoken if (rate := _word_error_rate(turn)) is not None]
-    times = {stage: [ms for turn in turns if (ms := turn.stages_ms[stage]) is not None] for stage in STAGES}
+    understood = [turn for turn in turns if turn.transcript is not None]  # without words nothing was timed
+    times = {stage: [ms for turn in understood if (ms := turn.stages_ms[stage]) is not None] for stage in STAGES}
     times["end of speech to outcome"] = [turn.outcome_ms for turn in turns if turn.outcome_ms is not None]
     summary: dict[str, Any] = {
         "woke": [sum(turn.woke for turn in spoken), len(spoken)],
