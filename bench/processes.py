@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -44,19 +45,24 @@ class ManagedProcess:
 
     async def start(self) -> None:
         """Raises ``NotFound`` where the program is not installed."""
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                env=self._env,
-                cwd=self._cwd,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                limit=_LINE_LIMIT,
-            )
-        except FileNotFoundError as error:
-            raise NotFound(f"{self._argv[0]} is not installed; {self.name} needs it.") from error
+        path = self._env.get("PATH", os.defpath)
+        program = await asyncio.to_thread(shutil.which, self._argv[0], path=path)
+        if program is None:
+            raise NotFound(f"{self._argv[0]} is not installed; {self.name} needs it.")
+        # Where we are killed ourselves, the kernel ends it: setpriv asks for that and then becomes the program.
+        with_us = ["setpriv", "--pdeathsig", "KILL", "--"] if await asyncio.to_thread(shutil.which, "setpriv") else []
+        self._process = await asyncio.create_subprocess_exec(
+            *with_us,
+            program,
+            *self._argv[1:],
+            env=self._env,
+            cwd=self._cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=_LINE_LIMIT,
+        )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._readers = [

@@ -71,6 +71,28 @@ async def test_stop_ends_grandchildren_too() -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_a_child_does_not_outlive_a_killed_parent() -> None:
+    script = (
+        "import asyncio\n"
+        "from famulus.bench.processes import ManagedProcess\n"
+        "async def main():\n"
+        f"    child = ManagedProcess('the child', ['sleep', '60'], env={ENV!r})\n"
+        "    await child.start()\n"
+        "    print(child.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    assert await asyncio.to_thread(procfs.memory, child) is not None
+    parent.kill()
+    await parent.wait()
+    async with asyncio.timeout(5):
+        while await asyncio.to_thread(procfs.memory, child) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_stop_twice_and_stop_before_start_are_harmless() -> None:
     assert await shell("true").stop() is None
     child = shell("exec sleep 60")
