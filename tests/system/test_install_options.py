@@ -29,6 +29,7 @@ def test_help_names_every_option() -> None:
         (("--prefix",), "--prefix needs a folder"),
         (("--prefix", "/opt/my famulus"), "letters, digits"),
         (("--prefix", "/"), "a folder of its own"),
+        (("--prefix", "/home/pi/famulus"), "lies in a home"),
     ],
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -441,11 +441,15 @@ def test_an_upgrade_keeps_settings_data_and_the_version_before(service: Containe
 
 def test_a_version_that_does_not_become_ready_is_taken_back(service: Container) -> None:
     before = versions(service)
-    change = "sed -i '1a import time; time.sleep(100)' daemon/__main__.py; echo '# new' >>systemd/famulus.service"
+    hang = "s/^def main() -> None:/&\\n    __import__('time').sleep(100)/"
+    change = (
+        f'sed -i "{hang}" daemon/__main__.py; grep -q sleep daemon/__main__.py; echo "# new" >>systemd/famulus.service'
+    )
     broken = copy_of_the_checkout(service, "broken", change)
     with drop_in(service, "TimeoutStartSec=3"):
         done = install(service, checkout=broken)
     assert done.returncode != 0
+    assert "timeout was exceeded" in done.stderr
     assert "runs again; the new version was removed" in done.stderr
     assert versions(service) == before
     assert '"99.0.1"' in service.run("busctl", "get-property", *OBJECT, "org.famulus.Agent1", "Version").stdout
