@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...capabilities.command import Call, Language, Outcome
 from ...capabilities.provider import CallContext
@@ -206,6 +207,7 @@ class Agent:
             sum(result.stages_ms.values()),
             extra={"RUN": run.id},
         )
+        result = replace(result, voice_ms=run.utterance.voice_ms)
         run.finish(result)
         self.publish(Event("finished", run.id, run.utterance.owner, result.to_dict()))
 

@@ -13,13 +13,18 @@ STAGES = ("intent", "select", "execute", "summarise")
 
 @dataclass(frozen=True)
 class Utterance:
-    """What a person said or typed. ``owner`` is the bus name of the app that asked, ``""`` for the device itself."""
+    """What a person said or typed. ``owner`` is the bus name of the app that asked, ``""`` for the device itself.
+
+    ``voice_ms`` tells, of a spoken one, the milliseconds from the wake word to the end of speech (``listen``) and of
+    transcribing (``transcribe``).
+    """
 
     text: str
     source: Source = "bus"
     language: str = "auto"
     session: str = ""
     owner: str = ""
+    voice_ms: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,10 @@ class CallReport:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``reply`` is what to say or show; ``stages_ms`` holds the milliseconds of each stage."""
+    """How a run ended. ``reply`` is what to say or show; ``stages_ms`` holds the milliseconds of each stage.
+
+    ``voice_ms`` is the utterance's.
+    """
 
     run: str
     status: Status
@@ -43,9 +51,11 @@ class RunResult:
     calls: tuple[CallReport, ...] = ()
     stages_ms: dict[str, float] = field(default_factory=dict)
     error: str = ""
+    voice_ms: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Plain JSON values; ``voice_ms`` only of a spoken run."""
+        spoken = {"voice_ms": self.voice_ms} if self.voice_ms else {}
         return {
             "run": self.run,
             "status": self.status,
@@ -54,6 +64,7 @@ class RunResult:
             "calls": [{"id": c.id, "method": c.method, "args": c.args, "outcome": c.outcome} for c in self.calls],
             "stages_ms": {k: round(v, 3) for k, v in self.stages_ms.items()},
             "error": self.error,
+            **spoken,
         }
 
 
@@ -68,8 +79,7 @@ class Event:
     - ``transcript`` ``{"text": str, "final": bool}``
     - ``stage`` ``{"stage": str, ...}`` (one of STAGES, when it begins)
     - ``token`` ``{"text": str}``
-    - ``finished`` ``RunResult.to_dict()``, and for a voice turn also ``voice_ms``: milliseconds of ``wake``
-      to end of speech (``listen``) and of ``transcribe``
+    - ``finished`` ``RunResult.to_dict()``
 
     ``owner`` is the bus name the event belongs to, ``""`` for the device; ``run`` is ``""`` where there is none.
     """

@@ -208,7 +208,7 @@ class VoiceLoop:
         text = transcript.text.strip()
         _LOG.debug("Run %s heard: %s", turn.run, text)
         if text:
-            self._emit("transcript", turn, {"text": text, "final": True, "voice_ms": dict(turn.voice_ms)})
+            self._emit("transcript", turn, {"text": text, "final": True})
         return text
 
     async def _record(self, turn: _Turn) -> bytes:
@@ -238,7 +238,7 @@ class VoiceLoop:
         turn.state = "thinking"
         self._thinking.add(turn)
         self._leave_hearing(turn)
-        utterance = Utterance(text, "voice", turn.language, turn.session, turn.owner)
+        utterance = Utterance(text, "voice", turn.language, turn.session, turn.owner, dict(turn.voice_ms))
         run = asyncio.ensure_future(self._dispatch(utterance, turn.run))
         try:
             await self._bounded(run, self._think_s, TEXTS.get("answer_took_too_long", turn.language))
@@ -268,8 +268,8 @@ class VoiceLoop:
 
     def _finish(self, turn: _Turn, status: Status, reply: str = "", error: str = "") -> None:
         turn.finished = True
-        result = RunResult(turn.run, status, reply, error=error)
-        self._emit("finished", turn, result.to_dict() | {"voice_ms": dict(turn.voice_ms)})
+        result = RunResult(turn.run, status, reply, error=error, voice_ms=dict(turn.voice_ms))
+        self._emit("finished", turn, result.to_dict())
 
     def _leave(self, turn: _Turn) -> None:
         if not turn.finished:  # a task that is cancelled before its first step runs no code of its own

@@ -248,6 +248,14 @@ async def test_a_sentence_right_after_registration_waits_for_its_templates() -> 
     assert (await house.ask("ring the gong number 199")).calls[0].method == "bell.ring"
 
 
+async def test_a_spoken_run_tells_what_hearing_took() -> None:
+    house = House()
+    result = await house.ask("turn on the light", source="voice", voice_ms={"listen": 900.0, "transcribe": 80.0})
+    assert result.to_dict()["voice_ms"] == {"listen": 900.0, "transcribe": 80.0}
+    assert house.events[-1].data["voice_ms"] == {"listen": 900.0, "transcribe": 80.0}
+    assert "voice_ms" not in (await house.ask("turn on the light")).to_dict()
+
+
 async def test_run_ids_are_unique_over_restarts() -> None:
     ids = {agent.new_run_id() for agent in (House().agent, House().agent) for _ in range(100)}
     assert len(ids) == 200

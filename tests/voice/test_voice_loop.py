@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from famulus.core.errors import Busy, Failed, ModelUnavailable, NotFound
@@ -58,10 +59,11 @@ async def test_a_turn_tells_all_its_steps_in_order(room: Room) -> None:
     assert wake.data == {"keyword": "hey_jarvis", "score": 0.97}
     assert transcript.data["text"] == "what time is it"
     assert transcript.data["final"] is True
-    assert transcript.data["voice_ms"]["listen"] == pytest.approx(640, abs=40)
-    assert transcript.data["voice_ms"]["transcribe"] >= 0
     assert {event.run for event in room.events.events[:-1]} == {"run-1"}
-    assert room.utterances == [(Utterance("what time is it", "voice"), "run-1")]
+    ((utterance, run),) = room.utterances
+    assert (replace(utterance, voice_ms={}), run) == (Utterance("what time is it", "voice"), "run-1")
+    assert utterance.voice_ms["listen"] == pytest.approx(640, abs=40)
+    assert utterance.voice_ms["transcribe"] >= 0
     assert room.prefetched == 1
     await a_good_turn_follows(room)
 
@@ -240,7 +242,8 @@ async def test_push_to_talk_needs_no_wake_word_and_belongs_to_the_app_that_asked
     assert event.run == run
     assert not room.events.of("wake")
     assert {event.owner for event in room.events.of("transcript")} == {":1.7"}
-    assert room.utterances[0][0] == Utterance("what time is it", "voice", "en", "kitchen", ":1.7")
+    utterance = replace(room.utterances[0][0], voice_ms={})
+    assert utterance == Utterance("what time is it", "voice", "en", "kitchen", ":1.7")
     await a_good_turn_follows(room)
 
 
