@@ -12,12 +12,12 @@ from ..engines.host import Host
 from ..engines.pool import Pool
 from ..engines.process import ProcessHost
 from ..engines.slot import Slot
-from ..models.catalogue import Catalogue, Role
+from ..models.catalogue import Catalogue, ModelEntry, Role
 from ..models.store import Store
 from .settings import Memory, Settings
 
 _MB = 1_000_000
-_OVERHEAD = {"asr": 110 * _MB, "llm": 120 * _MB}
+_OVERHEAD: dict[Role, int] = {"asr": 110 * _MB, "llm": 120 * _MB}
 """Resident memory of a worker beyond its model file, measured on x86_64 (Python, library, buffers)."""
 _CONTEXT_BYTES = 24 * 1024
 """Per token of context; 12–23 KiB were measured for models of 0.1 to 2 billion parameters."""
@@ -63,7 +63,6 @@ class ModelSlots:
             LanguageModelHandle,
             options=options,
             keep_alive_s=llm.keep_alive_s,
-            extra_bytes=llm.context * _CONTEXT_BYTES,
         )
 
     def _slot(
@@ -74,7 +73,6 @@ class ModelSlots:
         *,
         options: dict[str, Any],
         keep_alive_s: float,
-        extra_bytes: int = 0,
     ) -> Slot[HandleT]:
         entry = self._catalogue.entry(model)
         if entry.role != role:
@@ -84,15 +82,26 @@ class ModelSlots:
             files = {name: str(path) for name, path in self._store.files(entry).items()}
             return ProcessHost(entry.engine, {**files, **options}, name=entry.id)
 
-        size = sum(file.size for file in entry.files)
         return Slot(
             entry.id,
             handle,
             open_host,
             pool=self._pool,
-            need_bytes=size + _OVERHEAD[role] + extra_bytes,
+            need_bytes=_need_bytes(entry, self._settings),
             keep_alive_s=keep_alive_s,
         )
+
+
+def memory_needs(settings: Settings, catalogue: Catalogue) -> dict[str, int]:
+    """Bytes that each model of the settings takes when loaded, by its id; without those the catalogue has not."""
+    known = {entry.id: entry for entry in catalogue.entries if entry.role in _OVERHEAD}
+    chosen = (settings.asr.model, settings.llm.model)
+    return {model: _need_bytes(known[model], settings) for model in chosen if model in known}
+
+
+def _need_bytes(entry: ModelEntry, settings: Settings) -> int:
+    context = settings.llm.context * _CONTEXT_BYTES if entry.role == "llm" else 0
+    return entry.size + _OVERHEAD[entry.role] + context
 
 
 def missing_models(settings: Settings, catalogue: Catalogue, store: Store) -> dict[str, str]:

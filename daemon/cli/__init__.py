@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     from .ask import add_ask_parser, add_listen_parser
     from .capabilities import add_capabilities_parser
     from .config import add_config_parser
+    from .doctor import add_doctor_parser
     from .models import add_models_parser
     from .status import add_status_parser
     from .watch import add_watch_parser
@@ -59,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_ask_parser(commands)
     add_listen_parser(commands)
     add_status_parser(commands)
+    add_doctor_parser(commands)
     add_watch_parser(commands)
     add_capabilities_parser(commands)
     add_config_parser(commands)
