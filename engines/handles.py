@@ -66,6 +66,14 @@ class EmbedderHandle(Handle):
         """One unit-length vector per text."""
         return cast("list[list[float]]", await self._call("embed", texts, timeout_s=timeout_s))
 
+    async def fit(self, key: str, texts: list[str], labels: list[str], *, timeout_s: float) -> None:
+        """Learn ``labels[i]`` from ``texts[i]``; ``key`` is a hexadecimal name of the content."""
+        await self._call("fit", key, texts, labels, timeout_s=timeout_s)
+
+    async def classify(self, key: str, texts: list[str], *, timeout_s: float) -> list[list[float]]:
+        """Per text the probability of each label, labels in sorted order. Raises ``NotFound`` for an unknown key."""
+        return cast("list[list[float]]", await self._call("classify", key, texts, timeout_s=timeout_s))
+
 
 class SynthesizerHandle(Handle):
     """A leased :class:`~.protocols.Synthesizer`."""

@@ -10,6 +10,7 @@ from ..core.errors import ModelUnavailable
 ENGINES = {
     "moonshine": "famulus.engines.moonshine:Moonshine",
     "llama_cpp": "famulus.engines.llama_cpp:LlamaCpp",
+    "use": "famulus.engines.use:Use",
 }
 
 # Method name → whether it streams. No other method of an engine can be called from outside.
@@ -18,6 +19,8 @@ METHODS = {
     "prepare": False,
     "generate": True,
     "embed": False,
+    "fit": False,
+    "classify": False,
     "synthesize": False,
 }
 

@@ -137,10 +137,16 @@ class LanguageModel(OnDemandEngine, Protocol):
 
 
 class Embedder(OnDemandEngine, Protocol):
-    """Text to vectors."""
+    """Text to vectors, and which of the labels that examples taught a text has."""
 
     def embed(self, texts: list[str], job: Job) -> list[list[float]]:
         """One unit-length vector per text."""
+
+    def fit(self, key: str, texts: list[str], labels: list[str], job: Job) -> str:
+        """Learn ``labels[i]`` from ``texts[i]``; ``key`` is a hexadecimal name of the content, and is returned."""
+
+    def classify(self, key: str, texts: list[str], job: Job) -> list[list[float]]:
+        """Per text the probability of each label, labels in sorted order. Raises ``NotFound`` for an unknown key."""
 
 
 class Synthesizer(OnDemandEngine, Protocol):

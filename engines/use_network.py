@@ -37,7 +37,7 @@ class UseNetwork:
         self._eps = float(self._w["eps"])
         # The three stacks are projected at once, and normalised together.
         self._projection = np.hstack([self._w.pop(f"proj{width}") for width in _WIDTHS])
-        self._shift, *self._projection_norm = (
+        self._shift, self._gain, self._bias = (
             np.concatenate([self._w.pop(f"{name}{width}") for width in _WIDTHS]) for name in ("proj_b", "ln_g", "ln_b")
         )
 
@@ -55,16 +55,16 @@ class UseNetwork:
         block = pieces % _BLOCKS
         embedded = self._table[pieces] * w["scale"][block, None] + w["lo"][block, None]
         features = [embedded]
-        projected = _normalised(embedded @ self._projection + self._shift, *self._projection_norm, self._eps)
-        for width, x in zip(_WIDTHS, np.split(projected, len(_WIDTHS), axis=1), strict=True):
+        projected = _normalised(embedded @ self._projection + self._shift, self._gain, self._bias, self._eps)
+        for width, read in zip(_WIDTHS, np.split(projected, len(_WIDTHS), axis=1), strict=True):
             window = _windows(starts, lengths, width)
-            for layer in ("w1", "w2"):
-                padded = np.vstack([x, np.zeros_like(x[:1])])
-                seen = padded[window].reshape(len(x), -1)
-                x = x + np.maximum(seen @ w[f"{layer}_{width}"] + w[f"b{layer[1]}_{width}"], 0)
-            features.append(x)
-        read = _normalised(np.hstack(features), w["ln_g"], w["ln_b"], self._eps)
-        summed = np.add.reduceat(read, starts, axis=0) @ w["cnn_W"] + lengths[:, None] * w["cnn_b"]
+            for layer in ("1", "2"):
+                padded = np.vstack([read, np.zeros_like(read[:1])])
+                seen = padded[window].reshape(len(read), -1)
+                read = read + np.maximum(seen @ w[f"w{layer}_{width}"] + w[f"b{layer}_{width}"], 0)  # noqa: PLW2901
+            features.append(read)
+        together = _normalised(np.hstack(features), w["ln_g"], w["ln_b"], self._eps)
+        summed = np.add.reduceat(together, starts, axis=0) @ w["cnn_W"] + lengths[:, None] * w["cnn_b"]
         x0 = (summed / np.sqrt(lengths)[:, None]).astype(np.float32)
         y0 = np.maximum(x0 @ w["d0"], 0)
         y1 = np.maximum(x0 @ w["p1"] + y0 @ w["d1"], 0)
