@@ -13,7 +13,7 @@ from ..capabilities.builtin import clock, timer
 from ..capabilities.registry import Registry
 from ..core.errors import Denied, FamulusError
 from ..engines.handles import RecognizerHandle
-from ..engines.memory import rss_of
+from ..engines.memory import mem_available, rss_of
 from ..engines.protocols import Transcript
 from ..engines.slot import Slot
 from ..models.catalogue import Catalogue
@@ -22,9 +22,12 @@ from .agent.agent import Agent
 from .agent.local import LocalPipeline
 from .agent.run import RunResult, Utterance
 from .agent.understand import Understander
+from .board import Board
 from .bus.service import BusService
 from .hearing import endpointer_factory, make_source, spotter_factory
 from .lifecycle import feed_watchdog, notify
+from .metrics import Metrics
+from .metrics_server import MetricsServer
 from .models import ModelSlots, make_pool, missing_models, model_root
 from .settings import Settings
 from .voice.capture import Capture
@@ -33,6 +36,7 @@ from .voice.loop import VoiceLoop
 _LOG = logging.getLogger(__name__)
 _BUS_RETRY_S = 5.0
 _HEALTH_S = 5.0
+_BOARD_S = 10.0
 _RECENT_FOR_PREFETCH = 10
 
 
@@ -95,6 +99,11 @@ class App:
             status=self.status,
             version=version("famulus"),
         )
+        self._board = Board()
+        self._metrics = Metrics(self.status)
+        self._metrics_server: MetricsServer | None = None
+        if settings.metrics.listen:
+            self._metrics_server = MetricsServer(settings.metrics.listen, self._metrics.text)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -106,11 +115,13 @@ class App:
         await self._timers.start()
         await self._start_bus()
         await self._voice.start()
+        await self._start_metrics()
         for problem in (await asyncio.to_thread(self._missing_models)).values():
             _LOG.error("%s", problem)
         has_ear = self._settings.audio.source != "none"
         self._background(feed_watchdog((lambda: self._capture.progress) if has_ear else None), "watchdog")
         self._background(self._announce_health(), "health")
+        self._background(self._watch_board(), "board")
         self._state = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
         _LOG.info("ready after %.2f s", time.monotonic() - self._started)
@@ -121,6 +132,8 @@ class App:
         await notify("STOPPING=1")
         for task in self._tasks:
             task.cancel()
+        if self._metrics_server is not None:
+            await self._metrics_server.stop()
         await self._voice.stop()
         await self._agent.close()
         await self._bus.stop()
@@ -130,15 +143,21 @@ class App:
     def status(self) -> dict[str, Any]:
         """The state of all parts, as JSON values; holds no words that a person said."""
         ear = self._capture.health()
+        board = self._board.reading
+        available = mem_available()
         return {
             "state": self._state if self._state != "ready" else self._voice.state,
             "mode": "local",
             "version": version("famulus"),
             "uptime_s": round(time.monotonic() - self._started, 1),
             "memory_mb": round(rss_of("self") / 1e6, 1),
+            "memory_available_mb": None if available is None else round(available / 1e6),
+            "temperature_c": None if board.temperature_c is None else round(board.temperature_c, 1),
+            "throttled": list(board.throttled),
             "health": {
                 "microphone": ear.state,
                 "wake_word": "failed" if ear.wake_error else "ok" if ear.state == "ok" else ear.state,
+                "board": board.state,
                 **{slot.name: slot.state for slot in self._pool.snapshot()},
             },
             "microphone": {
@@ -168,6 +187,7 @@ class App:
                     "status": r.status,
                     "decided_by": r.decided_by,
                     "ms": round(sum(r.stages_ms.values()), 1),
+                    "stages_ms": {stage: round(ms, 1) for stage, ms in {**r.voice_ms, **r.stages_ms}.items()},
                 }
                 for r in list(self._agent.recent)[-5:]
             ],
@@ -187,6 +207,22 @@ class App:
             await asyncio.sleep(_BUS_RETRY_S)
             with contextlib.suppress(FamulusError):
                 await self._bus.start()
+
+    async def _start_metrics(self) -> None:
+        if self._metrics_server is None:
+            return
+        try:
+            await self._metrics_server.start()
+        except FamulusError as error:
+            _LOG.error("%s famulus goes on without them.", error.message)
+        else:
+            self._agent.subscribe(self._metrics.on_event)
+
+    async def _watch_board(self) -> None:
+        """In a task of its own: a sensor that hangs must hold up nothing else."""
+        while True:
+            await self._board.sample()
+            await asyncio.sleep(_BOARD_S)
 
     async def _announce_health(self) -> None:
         """A microphone that is lost, or a model that is loaded, is seen by those who watch the bus's properties."""

@@ -6,10 +6,13 @@ How files and the environment become these models is in ``settings_files.py``.
 from __future__ import annotations
 
 import os
+import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 
 class _Section(BaseModel):
@@ -112,6 +115,36 @@ class Log(_Section):
     )
 
 
+class Metrics(_Section):
+    """Counts and states for a Prometheus server, at /metrics; no words."""
+
+    listen: str = Field(
+        default="",
+        description="127.0.0.1:9099, or unix:/path in a folder that famulus may write to, such as its state's; "
+        "empty for none. Only this machine can be served.",
+    )
+
+    @field_validator("listen")
+    @classmethod
+    def _is_local(cls, listen: str) -> str:
+        if listen and not _SOCKET.fullmatch(listen) and not _is_loopback(listen):
+            raise PydanticCustomError(
+                "listen", "must be empty, unix:/path or a loopback address with a port such as 127.0.0.1:9099"
+            )
+        return listen
+
+
+_SOCKET = re.compile(r"unix:/[^\0]+")
+
+
+def _is_loopback(listen: str) -> bool:
+    host, _, port = listen.rpartition(":")
+    try:
+        return ip_address(host.strip("[]")).is_loopback and 0 <= int(port) <= 65535
+    except ValueError:
+        return False
+
+
 class Settings(_Section):
     """All of famulus.toml."""
 
@@ -125,6 +158,7 @@ class Settings(_Section):
     agent: Agent = Agent()
     storage: Storage = Storage()
     log: Log = Log()
+    metrics: Metrics = Metrics()
 
     def state_dir(self) -> Path:
         return _directory(self.storage.state, "STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state")

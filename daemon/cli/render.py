@@ -93,7 +93,7 @@ def status_text(status: Mapping[str, Any], style: Style = PLAIN) -> str:
     names = {slot.get("name") for slot in slots}
     health = {part: state for part, state in status.get("health", {}).items() if part not in names}
     microphone = status.get("microphone", {})
-    notes = {"microphone": _microphone_note(microphone)}
+    notes = {"microphone": _microphone_note(microphone), "board": _board_note(status)}
     rows = [(clean(part), _state(state, style), notes.get(part, "")) for part, state in health.items()]
     rows += [(clean(slot.get("name", "")), _state(slot.get("state"), style), _slot_note(slot)) for slot in slots]
     lines += table(rows)
@@ -103,7 +103,9 @@ def status_text(status: Mapping[str, Any], style: Style = PLAIN) -> str:
         lines.append(f"  capabilities: {offered}")
     for run in status.get("last_runs", ()):
         facts = [clean(run[key]) for key in ("run", "status", "decided_by") if run.get(key)]
-        lines.append(style(f"  run {' '.join(facts)} {run.get('ms', 0):g} ms", "dim"))
+        stages = ", ".join(f"{clean(stage)} {ms:g}" for stage, ms in run.get("stages_ms", {}).items())
+        spent = f"{run.get('ms', 0):g} ms{f' ({stages})' if stages else ''}"
+        lines.append(style(f"  run {' '.join(facts)} {spent}", "dim"))
     return "\n".join(lines)
 
 
@@ -118,6 +120,15 @@ def _microphone_note(microphone: Mapping[str, Any]) -> str:
     if microphone.get("level_dbfs") is not None:
         parts.append(f"{microphone['level_dbfs']:g} dBFS")
     return " · ".join(part for part in parts if part)
+
+
+def _board_note(status: Mapping[str, Any]) -> str:
+    parts = [clean(flag).replace("_", " ") for flag in status.get("throttled", ())]
+    if status.get("temperature_c") is not None:
+        parts.append(f"{status['temperature_c']:g} °C")
+    if status.get("memory_available_mb") is not None:
+        parts.append(f"{status['memory_available_mb']:,} MB available")
+    return " · ".join(parts)
 
 
 def _slot_note(slot: Mapping[str, Any]) -> str:
