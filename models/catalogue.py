@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ Role = Literal["wake", "vad", "asr", "llm", "embedder", "tts"]
 
 _BUNDLED = Path(__file__).with_name("catalogue.toml")
 _PLAIN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"  # one path component that is neither hidden nor an option
+_ADDRESS = r"^https?://[^/]+/.+$"
 
 
 class _Model(BaseModel):
@@ -47,17 +49,46 @@ class UrlSource(_Model):
     kind: Literal["url"]
 
 
-Source = Annotated[PackageSource | WheelSource | UrlSource, Field(discriminator="kind")]
+class ArchiveSource(_Model):
+    """The files are members of a tar archive (plain, gz, bz2 or xz). ``size`` and ``sha256`` are the archive's."""
+
+    kind: Literal["archive"]
+    url: str = Field(pattern=_ADDRESS)
+    size: int = Field(gt=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @property
+    def filename(self) -> str:
+        return PurePosixPath(unquote(urlsplit(self.url).path)).name
+
+
+class LocalSource(_Model):
+    """The file is this machine's own: nothing to fetch. ``folder`` holds it; empty: the store, under the entry's id.
+
+    ``made_from`` names what it was made from, with the ``made_from_sha256`` that had.
+    """
+
+    kind: Literal["local"]
+    folder: str = ""
+    made_from: str = ""
+    made_from_sha256: str = ""
+
+
+Source = Annotated[PackageSource | WheelSource | UrlSource | ArchiveSource | LocalSource, Field(discriminator="kind")]
 
 
 class ModelFile(_Model):
-    """One file: ``name`` is what the code asks for, ``filename`` what it is called on disk; ``size`` in bytes."""
+    """One file: ``name`` is what the code asks for, ``filename`` what it is called on disk; ``size`` in bytes.
+
+    An empty ``sha256`` says that nobody has told it yet: ``size`` is then approximate, and what the first pull
+    brings is pinned.
+    """
 
     name: str = Field(pattern=_PLAIN_NAME)
     member: str = ""
-    url: str = Field(default="", pattern=r"^$|^https?://[^/]+/.+$")
+    url: str = Field(default="", pattern=rf"^$|{_ADDRESS}")
     size: int = Field(gt=0)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    sha256: str = Field(pattern=r"^([0-9a-f]{64})?$")
 
     @cached_property
     def filename(self) -> str:
@@ -72,23 +103,30 @@ class ModelEntry(_Model):
     role: Role
     engine: str
     default: bool = Field(default=False, description="Fetched by script/setup and by a pull without ids.")
-    licence: str = Field(description="SPDX identifier.")
+    licence: str = Field(description="SPDX identifier, or LicenseRef- and the name the publisher gives it.")
     licence_note: str = ""
+    note: str = Field(default="", description="What to know before choosing it.")
+    languages: tuple[str, ...] = Field(default=(), description="What it understands; empty where that is no matter.")
+    quality: int = Field(default=0, description="Order among the models of one role; the higher is the more able.")
     source: Source
     files: tuple[ModelFile, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Bytes on disk; approximate where a hash is not known."""
         return sum(file.size for file in self.files)
+
+    @property
+    def has_all_hashes(self) -> bool:
+        return all(file.sha256 for file in self.files)
 
     @model_validator(mode="after")
     def _files_fit_the_source(self) -> ModelEntry:
         if isinstance(self.source, PackageSource) == bool(self.files):
             raise ValueError("a package source lists no files; every other source lists at least one")
         for file in self.files:
-            if bool(file.member) != isinstance(self.source, WheelSource) or bool(file.url) == bool(file.member):
-                raise ValueError(f"file {file.name!r} needs `member` for a wheel source, `url` for a url source")
+            if bool(file.url) != isinstance(self.source, UrlSource) or bool(file.url) == bool(file.member):
+                raise ValueError(f"file {file.name!r} needs `url` for a url source, `member` for every other source")
             if not file.filename or file.filename.startswith(".") or "/" in file.filename or "\0" in file.filename:
                 raise ValueError(f"file {file.name!r} has no usable file name in its member or url")
         for key in ("name", "filename"):
@@ -137,6 +175,11 @@ class Catalogue(_Model):
         close = difflib.get_close_matches(model_id, ids, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else f"the catalogue has {', '.join(ids)}."
         raise NotFound(f"There is no model {model_id!r}; {hint}")
+
+    def with_entries(self, more: Iterable[ModelEntry]) -> Catalogue:
+        """This catalogue and ``more`` after it; an id that is already here stays what it is."""
+        known = {entry.id for entry in self.models}
+        return Catalogue(models=(*self.models, *(entry for entry in more if entry.id not in known)))
 
     @model_validator(mode="after")
     def _ids_are_unique(self) -> Catalogue:

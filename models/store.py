@@ -1,7 +1,8 @@
 """Where model files lie on this machine: finds, verifies and fetches them.
 
-Each model has a folder ``<root>/<id>`` with its files and a record of the hash each had when it was last read
-in full. Every method reads the disk: call them off the event loop.
+Each model has a folder ``<root>/<id>`` with its files, a record of the hash each had when it was last read in full,
+and the pins: the hashes of files whose catalogue entry tells none, from the first pull on. Every method reads the
+disk: call them off the event loop.
 """
 
 from __future__ import annotations
@@ -9,23 +10,41 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from ..core.errors import Failed, ModelUnavailable, TimedOut
-from .catalogue import ModelEntry, ModelFile, PackageSource
-from .fetch import download_size, fetch
-from .integrity import PART, Seen, add_records, is_unchanged, is_whole, load_records, read_in_full, write_whole
+from .catalogue import LocalSource, ModelEntry, ModelFile, PackageSource
+from .download import TICKET, discard_part, load_ticket
+from .fetch import Fetcher, download_size, parts
+from .integrity import (
+    PART,
+    Pin,
+    Seen,
+    add_pins,
+    add_records,
+    is_unchanged,
+    is_whole,
+    load_pins,
+    load_records,
+    promise,
+    read_in_full,
+    replace_text,
+    sync_folder,
+)
 from .lock import exclusive
 from .progress import Progress, Silent, human_size
 
 State = Literal["present", "missing", "damaged"]
+Hashes = Literal["catalogue", "pinned", "unknown", ""]
 
 _LOCK_WAIT_S = 1800.0
 _SPARE_BYTES = 32_000_000  # never fill a board's disk to the last block
-_LOCK, _SCRATCH = ".lock", ".fetch"
+_LOCK, _SCRATCH, _RECORD, _PINS, _ENTRY = ".lock", ".fetch", ".record.json", ".pins.json", ".entry.json"
 
 
 def default_root(configured: str = "") -> Path:
@@ -53,13 +72,16 @@ def _has_content(folder: Path) -> bool:
 
 
 class Store:
-    """The models below one folder, which need not exist yet."""
+    """The models below one folder, which need not exist yet; ``fetcher`` brings what is missing."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, fetcher: Fetcher | None = None) -> None:
         self.root = root
+        self._fetcher = fetcher or Fetcher()
 
     def folder(self, entry: ModelEntry) -> Path:
-        """Where the model's files lie: a folder of the store, or the Python package that holds them."""
+        """Where the model's files lie: a folder of the store or one's own, or the Python package that holds them."""
+        if isinstance(entry.source, LocalSource) and entry.source.folder:
+            return Path(entry.source.folder)
         if not isinstance(entry.source, PackageSource):
             return self.root / entry.id
         spec = importlib.util.find_spec(entry.source.module)
@@ -70,12 +92,34 @@ class Store:
             )
         return Path(spec.submodule_search_locations[0])
 
+    def local_entries(self) -> tuple[ModelEntry, ...]:
+        """The models that were made on this machine and lie in the store; unreadable ones are left out."""
+        found = []
+        for path in sorted(self.root.glob(f"*/{_ENTRY}")):
+            with suppress(OSError, ValidationError):
+                entry = ModelEntry.model_validate_json(path.read_bytes())
+                if entry.id == path.parent.name and isinstance(entry.source, LocalSource):
+                    found.append(entry)
+        return tuple(found)
+
     def state(self, entry: ModelEntry) -> State:
         """``present``, ``missing`` or ``damaged``, from the sizes and the recorded hashes; reads no file's content."""
         if isinstance(entry.source, PackageSource):
             return "present" if importlib.util.find_spec(entry.source.module) else "missing"
-        records = load_records(self._record(entry))
-        return _worst(self._glance(entry, file, records) for file in entry.files)
+        records, pins = load_records(self._record(entry)), self._pins(entry)
+        return _worst(self._glance(entry, file, records.get(file.name), promise(file, pins)) for file in entry.files)
+
+    def hashes(self, entry: ModelEntry) -> Hashes:
+        """Who says what the files must be: the ``catalogue``, the pins of an earlier pull, or nobody yet.
+
+        Empty for a model inside a Python package, which has no files of its own.
+        """
+        if not entry.files:
+            return ""
+        if entry.has_all_hashes:
+            return "catalogue"
+        pins = self._pins(entry)
+        return "pinned" if all(promise(file, pins) for file in entry.files) else "unknown"
 
     def verify(self, entry: ModelEntry) -> dict[str, State]:
         """Read every file in full; the state of each by name. What is damaged is remembered, so a pull mends it.
@@ -84,11 +128,13 @@ class Store:
         """
         found: dict[str, Seen] = {}
         states: dict[str, State] = {}
+        pins = self._pins(entry)
         for file in entry.files:
             seen = read_in_full(self._path(entry, file))
             if seen is not None:
                 found[file.name] = seen
-            states[file.name] = "missing" if seen is None else "present" if is_whole(file, seen) else "damaged"
+            whole = seen is not None and is_whole(promise(file, pins), seen)
+            states[file.name] = "missing" if seen is None else "present" if whole else "damaged"
         if found:
             self._remember(entry, found)
         return states
@@ -100,31 +146,51 @@ class Store:
         """
         if (state := self.state(entry)) != "present":
             self.folder(entry)  # for a package, the error that names it
-            raise ModelUnavailable(f"The model {entry.id} is {state}; run: famulus models pull {entry.id}")
+            raise ModelUnavailable(f"The model {entry.id} is {state}; {self._remedy(entry)}")
         return {file.name: self._path(entry, file) for file in entry.files}
 
-    def pull(self, entry: ModelEntry, progress: Progress | None = None, *, wait_s: float = _LOCK_WAIT_S) -> bool:
+    def pull(
+        self,
+        entry: ModelEntry,
+        progress: Progress | None = None,
+        *,
+        wait_s: float = _LOCK_WAIT_S,
+        repin: bool = False,
+    ) -> bool:
         """Fetch what is missing or damaged; ``True`` if anything was.
 
-        A file gets its name only once it is whole: an interrupted pull leaves nothing half-written. Waits at most
-        ``wait_s`` seconds for another process that pulls the same model. Raises ``ModelUnavailable`` (cannot be
-        fetched), ``TimedOut`` or ``Failed`` (wrong content, no room, may not write).
+        A file gets its name only once it is whole, and all files of a model get theirs together: an interrupted pull
+        leaves what was there, and a part that the next one goes on with. Who has the old file open keeps it. Waits at
+        most ``wait_s`` seconds for another process that pulls the same model. With ``repin``, files whose hash the
+        catalogue does not tell are fetched and pinned again. Raises ``ModelUnavailable`` (cannot be fetched),
+        ``TimedOut`` or ``Failed`` (wrong content, no room, may not write).
         """
         if isinstance(entry.source, PackageSource):
             self.folder(entry)
             return False
-        if not self._broken(entry):
+        if isinstance(entry.source, LocalSource):
+            self.files(entry)
+            return False
+        if not repin and not self._broken(entry) and self.hashes(entry) != "unknown":
             return False
         progress = progress or Silent()
+        with self.writing(entry, progress, wait_s=wait_s) as scratch:
+            return self._pull_locked(entry, scratch, progress, repin=repin)
+
+    @contextmanager
+    def writing(self, entry: ModelEntry, progress: Progress, *, wait_s: float = _LOCK_WAIT_S) -> Iterator[Path]:
+        """Be the only one that writes this model; gives an empty scratch folder, which is removed in the end."""
         folder = self.folder(entry)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with exclusive(folder / _LOCK, wait_s=wait_s, what=entry.id, progress=progress):
-                self._sweep(folder)
+                self._sweep(entry)
+                scratch = folder / _SCRATCH
+                scratch.mkdir()
                 try:
-                    return self._pull_locked(entry, folder, progress)
+                    yield scratch
                 finally:
-                    self._sweep(folder)
+                    self._sweep(entry)
         except TimedOut:  # it is an OSError too
             raise
         except OSError as error:
@@ -133,35 +199,69 @@ class Store:
                 "--root or FAMULUS_MODELS, or another user with sudo."
             ) from None
 
-    def _pull_locked(self, entry: ModelEntry, folder: Path, progress: Progress) -> bool:
-        broken = self._broken(entry)  # again: another process may have fetched it meanwhile
+    def place(self, entry: ModelEntry, made: dict[str, tuple[Path, Pin]]) -> None:
+        """Give files that are whole, by name, the names they are found under; only inside ``writing``.
+
+        Pins come first, so that a file without a promise never carries its name.
+        """
+        folder = self.folder(entry)
+        unknown = {file.name for file in entry.files if not file.sha256}
+        if new_pins := {name: pin for name, (_, pin) in made.items() if name in unknown}:
+            add_pins(folder / _PINS, new_pins)
+        if isinstance(entry.source, LocalSource):
+            replace_text(folder / _ENTRY, entry.model_dump_json(indent=1) + "\n")
+        seen = {}
+        for file in entry.files:
+            if file.name in made:
+                path, pin = made[file.name]
+                path.replace(folder / file.filename)
+                mtime_ns = (folder / file.filename).stat().st_mtime_ns
+                seen[file.name] = Seen(sha256=pin.sha256, size=pin.size, mtime_ns=mtime_ns)
+        sync_folder(folder)
+        add_records(folder / _RECORD, seen)
+
+    def check_room(self, entry: ModelEntry, need: int, doing: str) -> None:
+        """Raise ``Failed``, with the numbers, where the disk has no ``need`` bytes and a few to spare."""
+        free = shutil.disk_usage(self.root).free
+        if free < need + _SPARE_BYTES:
+            raise Failed(
+                f"{doing} {entry.id} needs {human_size(need + _SPARE_BYTES)} free in {self.root}, and "
+                f"{human_size(free)} are: free some, or choose another folder with --root or FAMULUS_MODELS."
+            )
+
+    def _pull_locked(self, entry: ModelEntry, scratch: Path, progress: Progress, *, repin: bool) -> bool:
+        folder, pins = self.folder(entry), self._pins(entry)
+        broken = list(self._broken(entry))  # again: another process may have fetched it meanwhile
+        if repin:
+            broken += [file for file in entry.files if not file.sha256 and file not in broken]
+            pins = {}
+        self._adopt(entry, [file for file in entry.files if file not in broken], progress)
         if not broken:
             return False
-        self._check_room(entry, broken)
+        self.check_room(entry, download_size(entry, broken, folder), "Fetching")
         progress.say(f"Fetching {entry.id}, {human_size(sum(file.size for file in broken))}")
-        scratch = folder / _SCRATCH
-        scratch.mkdir()
-        for file, chunks in fetch(entry, broken, scratch, progress):
-            progress.start(f"{entry.id}/{file.filename}", file.size)
-            try:
-                seen = write_whole(folder / file.filename, file, chunks, progress)
-            finally:
-                progress.finish()
-            add_records(self._record(entry), {file.name: seen})
+        promises = {file.name: promise(file, pins) for file in broken}
+        fetched = self._fetcher.fetch(entry, promises, folder, scratch, progress)
+        self.place(entry, {done.file.name: (done.path, done.pin) for done in fetched})
+        for part in parts(entry, folder):
+            discard_part(part)
+        for done in fetched:
+            if not done.file.sha256:
+                progress.say(f"{entry.id}/{done.file.filename}: its hash was not known; pinned {done.pin.sha256}.")
         return True
 
-    def _check_room(self, entry: ModelEntry, files: tuple[ModelFile, ...]) -> None:
-        need = download_size(entry, files) + _SPARE_BYTES
-        free = shutil.disk_usage(self.root).free
-        if free < need:
-            raise Failed(
-                f"Fetching {entry.id} needs {human_size(need)} free in {self.root}, and {human_size(free)} are: "
-                "free some, or choose another folder with --root or FAMULUS_MODELS."
-            )
+    def _adopt(self, entry: ModelEntry, files: Iterable[ModelFile], progress: Progress) -> None:
+        """Pin files that somebody put here by hand and nobody told a hash of."""
+        pins = self._pins(entry)
+        new = {file.name: read_in_full(self._path(entry, file)) for file in files if promise(file, pins) is None}
+        add = {name: Pin(sha256=seen.sha256, size=seen.size) for name, seen in new.items() if seen}
+        if add:
+            add_pins(self.folder(entry) / _PINS, add)
+            progress.say(f"{entry.id}: pinned {', '.join(add)} as found here.")
 
     def _broken(self, entry: ModelEntry) -> tuple[ModelFile, ...]:
         """Files that are missing or damaged. A file that changed since it was recorded is read to find out."""
-        records = load_records(self._record(entry))
+        records, pins = load_records(self._record(entry)), self._pins(entry)
         broken = []
         for file in entry.files:
             path = self._path(entry, file)
@@ -170,35 +270,55 @@ class Store:
                 seen = read_in_full(path)
                 if seen is not None:
                     self._remember(entry, {file.name: seen})
-            if seen is None or not is_whole(file, seen):
+            if seen is None or not is_whole(promise(file, pins), seen):
                 broken.append(file)
         return tuple(broken)
 
     def _remember(self, entry: ModelEntry, seen: dict[str, Seen]) -> None:
+        if isinstance(entry.source, LocalSource) and entry.source.folder:
+            return  # somebody's own folder is not ours to write in
         with suppress(OSError):  # where only root may write, others can still read and verify
             add_records(self._record(entry), seen)
 
-    def _glance(self, entry: ModelEntry, file: ModelFile, records: dict[str, Seen]) -> State:
+    def _glance(self, entry: ModelEntry, file: ModelFile, seen: Seen | None, promised: Pin | None) -> State:
         path = self._path(entry, file)
         try:
             size = path.stat().st_size
         except OSError:
             return "missing"
-        seen = records.get(file.name)
-        known_bad = seen is not None and is_unchanged(path, seen) and not is_whole(file, seen)
-        return "damaged" if size != file.size or known_bad else "present"
+        if promised is None:
+            return "present"
+        known_bad = seen is not None and is_unchanged(path, seen) and not is_whole(promised, seen)
+        return "damaged" if size != promised.size or known_bad else "present"
+
+    def _remedy(self, entry: ModelEntry) -> str:
+        if not isinstance(entry.source, LocalSource):
+            return f"run: famulus models pull {entry.id}"
+        if entry.source.folder:
+            path = self._path(entry, entry.files[0])
+            return f"put a file at {path} that the user of the service may read, or name another in llm.model."
+        return f"run: famulus models optimise {entry.source.made_from}"
 
     def _path(self, entry: ModelEntry, file: ModelFile) -> Path:
-        return self.root / entry.id / file.filename
+        return self.folder(entry) / file.filename
 
     def _record(self, entry: ModelEntry) -> Path:
-        return self.root / entry.id / ".record.json"
+        return self.folder(entry) / _RECORD
 
-    def _sweep(self, folder: Path) -> None:
-        """Remove what an interrupted pull left; only under the lock."""
+    def _pins(self, entry: ModelEntry) -> dict[str, Pin]:
+        return {} if entry.has_all_hashes else load_pins(self.folder(entry) / _PINS)
+
+    def _sweep(self, entry: ModelEntry) -> None:
+        """Remove what an interrupted pull left and no other can go on with; only under the lock."""
+        folder = self.folder(entry)
         shutil.rmtree(folder / _SCRATCH, ignore_errors=True)
+        keep = {part for part in parts(entry, folder) if load_ticket(part) is not None}
         for part in folder.glob(f"*{PART}"):
-            part.unlink(missing_ok=True)
+            if part not in keep:
+                discard_part(part)
+        for ticket in folder.glob(f"*{PART}{TICKET}"):
+            if ticket.with_name(ticket.name.removesuffix(TICKET)) not in keep:
+                ticket.unlink(missing_ok=True)
 
 
 def _worst(states: Iterable[State]) -> State:

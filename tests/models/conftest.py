@@ -1,82 +1,45 @@
-"""A loopback HTTP server that can misbehave, wheels built on the spot, and catalogues that name both."""
+"""A store that is in a hurry, files on a loopback server, and wheels built on the spot."""
 
 from __future__ import annotations
 
-import hashlib
-import threading
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from famulus.models.catalogue import ModelEntry
+from famulus.models.fetch import Fetcher
+from famulus.models.store import Store
 
+sys.path.insert(0, str(Path(__file__).parent))
 
-@dataclass
-class Web:
-    """What the server serves. ``cut`` ends each body early; ``status`` refuses; ``gate`` holds a body half way."""
-
-    url: str = ""
-    bodies: dict[str, bytes] = field(default_factory=dict)
-    status: int = 200
-    cut: int = 0
-    gate: threading.Event | None = None
-    half_sent: threading.Event = field(default_factory=threading.Event)
-    requests: list[str] = field(default_factory=list)
+from web_rig import HURRIED, Recorder, Web, describe, serving
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    state = Web()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.requests.append(self.path)
-            body = state.bodies.get(self.path.lstrip("/"))
-            if body is None or state.status != 200:
-                self.send_error(404 if body is None else state.status)
-                return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            half = len(body) // 2
-            self.wfile.write(body[:half])
-            self.wfile.flush()
-            state.half_sent.set()
-            if state.gate is not None:
-                state.gate.wait(30)
-            self.wfile.write(body[half : len(body) - state.cut])
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield state
-    if state.gate is not None:
-        state.gate.set()
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    with serving(Web()) as web:
+        yield web
 
 
-def describe(name: str, content: bytes, **where: str) -> dict[str, object]:
-    return {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), **where}
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store that waits milliseconds where another waits seconds."""
+    return Store(tmp_path / "models", Fetcher(patience=HURRIED))
 
 
 @pytest.fixture
 def served(web: Web) -> Callable[..., ModelEntry]:
     """Put files on the server and get the entry that names them."""
 
-    def make(model_id: str = "toy", **files: bytes) -> ModelEntry:
+    def make(model_id: str = "toy", *, hashes: bool = True, **files: bytes) -> ModelEntry:
         described = []
         for name, content in files.items():
             web.bodies[f"{name}.bin"] = content
             described.append(describe(name, content, url=f"{web.url}/{name}.bin"))
+            if not hashes:
+                described[-1]["sha256"] = ""
         return ModelEntry.model_validate(
             {
                 "id": model_id,
@@ -126,28 +89,6 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Mod
         )
 
     return make
-
-
-@dataclass
-class Recorder:
-    """A progress that remembers."""
-
-    said: list[str] = field(default_factory=list)
-    tasks: list[tuple[str, int]] = field(default_factory=list)
-    last: int = 0
-    finished: int = 0
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def start(self, label: str, total: int) -> None:
-        self.tasks.append((label, total))
-
-    def update(self, done: int) -> None:
-        self.last = done
-
-    def finish(self) -> None:
-        self.finished += 1
 
 
 @pytest.fixture

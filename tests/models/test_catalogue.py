@@ -28,7 +28,7 @@ def test_the_bundled_catalogue_names_every_embedded_model() -> None:
     catalogue = Catalogue.load()
     by_id = {entry.id: entry for entry in catalogue.entries}
     assert {"micro", "openwakeword", "silero-vad", "moonshine-tiny-en", "smollm2-135m"} <= set(by_id)
-    assert [entry.id for entry in catalogue.defaults] == ["moonshine-tiny-en", "smollm2-135m"]
+    assert [entry.id for entry in catalogue.defaults] == ["moonshine-tiny-en", "smollm2-135m", "use"]
     assert {file.name for file in by_id["moonshine-tiny-en"].files} == {"encoder", "decoder", "tokenizer"}
     assert {"melspectrogram", "embedding", "hey_jarvis"} <= {file.name for file in by_id["openwakeword"].files}
 
@@ -62,7 +62,11 @@ def test_another_catalogue_can_be_read(tmp_path: Path) -> None:
         ("size = 3", "size = 0", "size"),
         ("aaaa", "AAAA", "sha256"),
         ("https://example.org/", "file:///etc/", "url"),
-        ('url = "https://example.org/a/toy%20model.gguf?download=true"', 'member = "a/b"', "needs `member`"),
+        (
+            'url = "https://example.org/a/toy%20model.gguf?download=true"',
+            'member = "a/b"',
+            "needs `url` for a url source, `member` for",
+        ),
         ("toy%20model.gguf", "..%2f.%2e", "no usable file name"),
         ("toy%20model.gguf", ".record.json", "no usable file name"),
         ('id = "toy"', 'id = "../toy"', "id"),
