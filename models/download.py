@@ -112,7 +112,8 @@ class Download:
                 check_whole(self._name, self._promised, got)
                 self._keep(out)
             except BaseException as error:
-                if isinstance(error, Failed) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+                if full or isinstance(error, Failed) or not self._have:
                     discard_part(self._part)
                 else:
                     with suppress(OSError):
