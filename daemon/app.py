@@ -81,6 +81,7 @@ class App:
             self._capture,
             endpointer_factory=endpointer_factory(settings),
             transcribe=self._transcribe,
+            is_known=self._understander.knows,
             dispatch=self._dispatch,
             publish=self._agent.publish,
             prefetch=self._prefetch,

@@ -13,7 +13,12 @@ from .level import power
 Decision = Literal["waiting", "speaking", "ended", "nothing"]
 
 _HYSTERESIS = 0.7  # speech that has begun goes on down to this part of the threshold (0.5 → 0.35)
-_TAIL_S = 0.1  # kept after the last frame of speech, and again as zeros: a recogniser needs room to end a word
+_TAIL_S = 0.3  # kept after the last frame of speech: a recogniser needs room to end a word
+# Lead before the speech, and zeros after it, in seconds. Of 50 sentences by a synthetic voice, clean and at 15 and
+# 10 dB of white noise, Moonshine Tiny had 17 % not to the letter with the first cut (24 % with 0.2 s of lead, 0.1 s of
+# tail and zeros), and 13 % with neither of the two.
+_CUT = (0.3, 0.3)
+_SECOND_CUT = (0.5, 0.1)
 _LEVEL_STEP = 0.2  # weight of one frame in the level of the speech
 _BACKGROUND = 0.01  # 20 dB below the loudest speech is somebody else's, or noise
 _CLOCK_SLACK_S = 1.0
@@ -27,7 +32,6 @@ class Endpointer:
     ``max_s`` of audio, and whatever the audio does, the monotonic clock ends it soon after ``start_s + max_s``.
     Steady noise that passes for speech cannot hold it open once it is 20 dB below the loudest speech.
 
-    The values of lead, tail and silence: 35 of 35 recordings were understood with them, 30 of 35 without a lead.
     """
 
     def __init__(
@@ -39,7 +43,6 @@ class Endpointer:
         max_s: float = 10.0,
         threshold: float = 0.5,
         min_speech_s: float = 0.2,
-        lead_s: float = 0.2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._vad = vad
@@ -52,7 +55,6 @@ class Endpointer:
         self._min_frames = math.ceil(min_speech_s / frame_s)
         self._on = threshold
         self._off = threshold * _HYSTERESIS
-        self._lead_bytes = _whole_samples(lead_s)
         self._clock = clock
         self._must_end_at = clock() + start_s + max_s + _CLOCK_SLACK_S
         self._audio = bytearray()
@@ -86,11 +88,19 @@ class Endpointer:
     @property
     def segment(self) -> bytes:
         """The sentence for the recogniser, from a little before its start; empty if there was none."""
+        return self._cut_out(*_CUT)
+
+    @property
+    def second_segment(self) -> bytes:
+        """The same sentence cut otherwise: a recogniser that stumbles over one cut seldom does over both."""
+        return self._cut_out(*_SECOND_CUT)
+
+    def _cut_out(self, lead_s: float, zeros_s: float) -> bytes:
         if self._decision != "ended" or self._first is None:
             return b""
-        start = max(0, self._first * self._frame_bytes - self._lead_bytes)
+        start = max(0, self._first * self._frame_bytes - _whole_samples(lead_s))
         end = (self._last + 1) * self._frame_bytes + _whole_samples(_TAIL_S)
-        return bytes(self._audio[start:end]) + bytes(_whole_samples(_TAIL_S))
+        return bytes(self._audio[start:end]) + bytes(_whole_samples(zeros_s))
 
     @property
     def speech_end_s(self) -> float:

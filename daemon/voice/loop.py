@@ -48,6 +48,7 @@ class VoiceLoop:
 
     - ``endpointer_factory`` makes an endpointer for one sentence; it must be quick.
     - ``transcribe`` takes 16 kHz mono s16le; it has ``transcribe_s`` seconds.
+    - ``is_known`` tells whether a text, in a language, is a sentence that means something; it must be quick.
     - ``dispatch`` takes the utterance and the run id; it has ``think_s`` seconds, and its task is cancelled when
       the run is. A dispatch that returns has published ``finished``, one that raises has not.
     - ``publish`` gets the events of ``daemon.agent.run``; ``prefetch`` is called when a turn begins.
@@ -62,6 +63,7 @@ class VoiceLoop:
         *,
         endpointer_factory: Callable[[], Endpointer],
         transcribe: Callable[[bytes], Awaitable[Transcript]],
+        is_known: Callable[[str, str], Awaitable[bool]],
         dispatch: Callable[[Utterance, str], Awaitable[RunResult]],
         publish: Listener,
         prefetch: Callable[[], None],
@@ -75,6 +77,7 @@ class VoiceLoop:
         self._capture = capture
         self._endpointer_factory = endpointer_factory
         self._transcribe = transcribe
+        self._is_known = is_known
         self._dispatch = dispatch
         self._publish = publish
         self._prefetch = prefetch
@@ -194,25 +197,35 @@ class VoiceLoop:
 
     async def _hear(self, turn: _Turn) -> str:
         """The words, ``""`` for none."""
-        segment = await self._record(turn)
+        endpointer = await self._record(turn)
         self._capture.mute()
-        if not segment:
+        if not endpointer.segment:
             return ""
         turn.state = "transcribing"
         self._show()
         began = time.monotonic()
-        transcript = await self._bounded(
-            self._transcribe(segment), self._transcribe_s, TEXTS.get("hearing_took_too_long", turn.language)
+        text = await self._bounded(
+            self._words(endpointer, turn.language),
+            self._transcribe_s,
+            TEXTS.get("hearing_took_too_long", turn.language),
         )
         turn.voice_ms["transcribe"] = _ms(time.monotonic() - began)
-        text = transcript.text.strip()
         _LOG.debug("Run %s heard: %s", turn.run, text)
         if text:
             self._emit("transcript", turn, {"text": text, "final": True})
         return text
 
-    async def _record(self, turn: _Turn) -> bytes:
-        """The audio of one sentence, empty for none."""
+    async def _words(self, endpointer: Endpointer, language: str) -> str:
+        """What was said; where no sentence is known for it, another cut of the audio may have the words right."""
+        text = (await self._transcribe(endpointer.segment)).text.strip()
+        if text and not await self._is_known(text, language):
+            again = (await self._transcribe(endpointer.second_segment)).text.strip()
+            if again and await self._is_known(again, language):
+                return again
+        return text
+
+    async def _record(self, turn: _Turn) -> Endpointer:
+        """One sentence, heard to its end."""
         endpointer = self._endpointer_factory()
         deadline = time.monotonic() + self._listen_s
         decision = "waiting"
@@ -232,7 +245,7 @@ class VoiceLoop:
                 raise Failed(TEXTS.get("microphone_stopped", turn.language))
             decision = endpointer.feed(block)
         turn.voice_ms["listen"] = _ms(endpointer.speech_end_s)
-        return endpointer.segment
+        return endpointer
 
     async def _think(self, turn: _Turn, text: str) -> None:
         turn.state = "thinking"

@@ -256,6 +256,15 @@ async def test_a_spoken_run_tells_what_hearing_took() -> None:
     assert "voice_ms" not in (await house.ask("turn on the light")).to_dict()
 
 
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("Turn on the light.", True), ("开灯", True), ("Stop!", True), ("Burn on the light.", False)],
+)
+async def test_sentences_and_stop_words_are_known(text: str, known: bool) -> None:
+    house = House()
+    assert await Understander(house.registry, None).knows(text) is known
+
+
 async def test_run_ids_are_unique_over_restarts() -> None:
     ids = {agent.new_run_id() for agent in (House().agent, House().agent) for _ in range(100)}
     assert len(ids) == 200

@@ -42,10 +42,12 @@ def test_a_sentence_ends_after_the_silence_and_keeps_a_lead_and_a_tail() -> None
     assert feed(endpointer, HUSH, 0.24) == "ended"
     loud = np.frombuffer(endpointer.segment, "<i2") > 1000
     first, last = np.flatnonzero(loud)[[0, -1]] / 16_000
-    assert first == pytest.approx(0.2, abs=0.04)
+    assert first == pytest.approx(0.3, abs=0.04)
     assert last - first == pytest.approx(0.8, abs=0.01)
-    assert len(loud) / 16_000 - last == pytest.approx(0.2, abs=0.04)  # 0.1 s of the room, 0.1 s of zeros
-    assert endpointer.segment.endswith(bytes(3200))
+    assert len(loud) / 16_000 - last == pytest.approx(0.6, abs=0.04)  # 0.3 s of the room, 0.3 s of zeros
+    assert endpointer.segment.endswith(bytes(9600))
+    first_again = np.flatnonzero(np.frombuffer(endpointer.second_segment, "<i2") > 1000)[0] / 16_000
+    assert first_again == pytest.approx(0.5, abs=0.04)
     assert endpointer.speech_end_s == pytest.approx(1.6, abs=0.04)
 
 
@@ -77,7 +79,7 @@ def test_a_sentence_after_a_knock_is_taken() -> None:
     feed(endpointer, HUSH, 0.8)
     feed(endpointer, SPEECH, 0.8)
     assert feed(endpointer, HUSH, 0.8) == "ended"
-    assert len(endpointer.segment) / 32_000 == pytest.approx(1.2, abs=0.08)
+    assert len(endpointer.segment) / 32_000 == pytest.approx(1.7, abs=0.08)
 
 
 def test_speech_goes_on_below_the_threshold_down_to_the_lower_one() -> None:
@@ -102,7 +104,7 @@ def test_noise_for_ever_is_cut_in_audio_time() -> None:
     endpointer = Endpointer(LoudnessDetector(), max_s=3)
     assert feed(endpointer, SPEECH, 2.9) == "speaking"
     assert feed(endpointer, SPEECH, 0.24) == "ended"
-    assert len(endpointer.segment) / 32_000 == pytest.approx(3, abs=0.2)
+    assert len(endpointer.segment) / 32_000 == pytest.approx(3.3, abs=0.2)
 
 
 @pytest.mark.parametrize(("block", "decision"), [(SPEECH, "ended"), (HUSH, "nothing")])
@@ -136,7 +138,7 @@ def test_white_noise_is_no_speech_for_the_real_detector() -> None:
 def test_short_words_are_sentences(word: str) -> None:
     endpointer = Endpointer(SileroDetector())
     assert run(endpointer, recording(word) + bytes(32_000)) == "ended"
-    assert 0.4 < len(endpointer.segment) / 32_000 < 1.0
+    assert 0.8 < len(endpointer.segment) / 32_000 < 1.5
 
 
 def test_odd_pieces_decide_as_whole_blocks_do() -> None:

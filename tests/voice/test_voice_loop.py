@@ -159,6 +159,28 @@ async def test_a_run_that_never_ends_times_out(room: Room, stuck: Callable[..., 
     await a_good_turn_follows(room)
 
 
+@pytest.mark.parametrize(
+    ("heard", "words"),
+    [
+        (["what time is it"], "what time is it"),
+        (["what dime is it", "what time is it"], "what time is it"),
+        (["what dime is it", "what lime is it"], "what dime is it"),
+        (["what dime is it", ""], "what dime is it"),
+    ],
+)
+async def test_words_that_no_sentence_knows_are_heard_again_with_another_cut(
+    room: Room, heard: list[str], words: str
+) -> None:
+    room.texts = list(heard)
+    room.known = lambda text: text == "what time is it"
+    await room.start()
+    room.ask()
+    await room.events.finished()
+    assert room.utterances[0][0].text == words
+    assert [event.data["text"] for event in room.events.of("transcript")] == [words]
+    assert len(room.segments) == len(set(room.segments)) == len(heard)
+
+
 async def test_a_transcription_error_is_told_with_its_code_and_sentence(room: Room) -> None:
     async def refuse(pcm: bytes) -> Transcript:
         raise ModelUnavailable("The speech model is missing; run famulus models fetch.")

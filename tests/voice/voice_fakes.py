@@ -154,6 +154,7 @@ class Room:
         self.runs = 0
         self.texts: list[str] = []
         self.transcribe: Callable[[bytes], Awaitable[Transcript]] = self._transcribe
+        self.known: Callable[[str], bool] = lambda text: True
         self.dispatch: Callable[[Utterance, str], Awaitable[RunResult]] = self._dispatch
         self.capture_options: dict[str, Any] = {"refractory_s": 0.0}
         self.options: dict[str, Any] = {}
@@ -165,6 +166,7 @@ class Room:
         collaborators: dict[str, Any] = {
             "endpointer_factory": self.endpointer,
             "transcribe": self.transcribe,
+            "is_known": self._is_known,
             "dispatch": self.dispatch,
             "publish": self.events,
             "prefetch": self._prefetch,
@@ -191,6 +193,9 @@ class Room:
     async def _transcribe(self, pcm: bytes) -> Transcript:
         self.segments.append(pcm)
         return Transcript(self.texts.pop(0) if self.texts else "what time is it", len(pcm) / 32_000, 0.0)
+
+    async def _is_known(self, text: str, language: str) -> bool:
+        return self.known(text)
 
     async def _dispatch(self, utterance: Utterance, run: str) -> RunResult:
         self.utterances.append((utterance, run))
