@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.errors import InvalidArguments, ModelUnavailable
+from ..core.errors import FamulusError, InvalidArguments
 from ..engines.handles import Handle, LanguageModelHandle, RecognizerHandle
 from ..engines.host import Host
 from ..engines.pool import Pool
 from ..engines.process import ProcessHost
 from ..engines.slot import Slot
 from ..models.catalogue import Catalogue, ModelEntry, Role
+from ..models.own import find_entry, is_path, own_entry
 from ..models.store import Store
 from .settings import Memory, Settings
 
@@ -74,7 +75,7 @@ class ModelSlots:
         options: dict[str, Any],
         keep_alive_s: float,
     ) -> Slot[HandleT]:
-        entry = self._catalogue.entry(model)
+        entry = find_entry(model, self._catalogue, self._store)
         if entry.role != role:
             raise InvalidArguments(f"{role}.model is {model}, which is a model for {entry.role}: choose another.")
 
@@ -95,6 +96,8 @@ class ModelSlots:
 def memory_needs(settings: Settings, catalogue: Catalogue) -> dict[str, int]:
     """Bytes that each model of the settings takes when loaded, by its id; without those the catalogue has not."""
     known = {entry.id: entry for entry in catalogue.entries if entry.role in _OVERHEAD}
+    if is_path(settings.llm.model):
+        known[settings.llm.model] = own_entry(settings.llm.model)
     chosen = (settings.asr.model, settings.llm.model)
     return {model: _need_bytes(known[model], settings) for model in chosen if model in known}
 
@@ -110,8 +113,8 @@ def missing_models(settings: Settings, catalogue: Catalogue, store: Store) -> di
     for model in (settings.asr.model, settings.llm.model):
         if model:
             try:
-                store.files(catalogue.entry(model))
-            except ModelUnavailable as error:
+                store.files(find_entry(model, catalogue, store))
+            except FamulusError as error:
                 problems[model] = error.message
     return problems
 

@@ -75,7 +75,9 @@ class Asr(_Section):
 class Llm(_Section):
     """The language model on the device."""
 
-    model: str = Field(default="smollm2-135m", description="A model id, or empty for sentences only.")
+    model: str = Field(
+        default="smollm2-135m", description="A model id, the whole path of a .gguf file, or empty for sentences only."
+    )
     keep_alive_s: float = Field(
         default=300, ge=-1, description="Unload after so many idle seconds; 0 at once, -1 never."
     )
@@ -89,6 +91,17 @@ class Memory(_Section):
 
     budget_mb: int = Field(default=0, ge=0, description="0: three quarters of this machine's memory.")
     reserve_mb: int = Field(default=150, ge=0, description="Never load a model that would leave less than this.")
+
+
+class Models(_Section):
+    """Where model files are fetched from."""
+
+    mirror: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^/\s]+\S*$",
+        description="https://… that takes the place of scheme and host in the catalogue's addresses; {host} in it "
+        "becomes that host.",
+    )
 
 
 class Agent(_Section):
@@ -155,6 +168,7 @@ class Settings(_Section):
     asr: Asr = Asr()
     llm: Llm = Llm()
     memory: Memory = Memory()
+    models: Models = Models()
     agent: Agent = Agent()
     storage: Storage = Storage()
     log: Log = Log()
