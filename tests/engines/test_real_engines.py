@@ -41,9 +41,10 @@ def asr(pool: Pool, model_files: Any, transport: Transport) -> Slot[RecognizerHa
 
 
 @pytest.fixture
-def llm(pool: Pool, model_files: Any, transport: Transport, tmp_path: Path) -> Slot[LanguageModelHandle]:
+def llm(pool: Pool, model_files: Any, tmp_path: Path) -> Slot[LanguageModelHandle]:
+    # Never in this process: llama.cpp and the Silero detector of other tests each bring a libggml of their own.
     options = {**model_files("smollm2-135m"), "threads": 1, "context": 1024, "state_dir": str(tmp_path)}
-    return Slot("llm", LanguageModelHandle, lambda: transport("llama_cpp", options), pool=pool, need_bytes=250 << 20)
+    return Slot("llm", LanguageModelHandle, lambda: ProcessHost("llama_cpp", options), pool=pool, need_bytes=250 << 20)
 
 
 async def generate(slot: Slot[LanguageModelHandle], **request: Any) -> Completion:
@@ -78,9 +79,9 @@ async def test_an_engines_refusals_reach_the_caller(
     assert (asr.state, llm.state) == ("ready", "ready")
 
 
-async def test_a_missing_model_is_told(pool: Pool, transport: Transport) -> None:
+async def test_a_missing_model_is_told(pool: Pool) -> None:
     options = {"model": "/nowhere/model.gguf", "threads": 1, "context": 512}
-    slot = Slot("llm", LanguageModelHandle, lambda: transport("llama_cpp", options), pool=pool, need_bytes=0)
+    slot = Slot("llm", LanguageModelHandle, lambda: ProcessHost("llama_cpp", options), pool=pool, need_bytes=0)
     with pytest.raises(ModelUnavailable, match=r"/nowhere/model\.gguf"):
         await generate(slot)
 

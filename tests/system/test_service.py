@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import CHECKOUT, Container, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 MARKER = "zanzibarquokka"  # a word of an utterance that must not turn up anywhere
 OBJECT = ("org.famulus.Agent", "/org/famulus/Agent")

@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import CHECKOUT, Container, eventually, wheel_cache
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HOME = "/home/carol"
