@@ -98,10 +98,16 @@ class Models(_Section):
 
     mirror: str = Field(
         default="",
-        pattern=r"^$|^https?://[^/\s]+\S*$",
         description="https://… that takes the place of scheme and host in the catalogue's addresses; {host} in it "
         "becomes that host.",
     )
+
+    @field_validator("mirror")
+    @classmethod
+    def _is_address(cls, mirror: str) -> str:
+        if mirror and not re.fullmatch(r"https?://[^/\s]+\S*", mirror):
+            raise PydanticCustomError("mirror", "must be empty or an address such as https://models.example/{host}")
+        return mirror
 
 
 class Agent(_Section):
