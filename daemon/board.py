@@ -18,7 +18,7 @@ _USUAL_LIMIT_C = 80.0
 """Where the firmware of a Raspberry Pi begins to slow down; for boards whose zone names no trip point."""
 _COOLEST_TRIP_C = 40.0  # x86 offers trip points that nobody has set, as 0 or below
 _FIRMWARE_BITS = {0: "under_voltage", 1: "frequency_capped", 2: "throttled", 3: "soft_temperature_limit"}
-_PROCESSOR = re.compile(r"cpu|soc|pkg|^tj|core|k10temp", re.IGNORECASE)
+_PROCESSOR = re.compile(r"cpu|gpu|soc|pkg|^tj|core|k10temp", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"pmic|wifi|nvme|bat|fan", re.IGNORECASE)  # the PMIC-Die of a Jetson reads 100 °C at all times
 _SLOWING = re.compile(r"cpufreq|devfreq|gpufreq|throttle|^Processor")  # not the fans, which cool without slowing
 

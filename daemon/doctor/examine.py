@@ -98,7 +98,7 @@ class _Work(threading.Thread, Generic[T]):
     def run(self) -> None:
         try:
             self.result = self._function()
-        except Exception as error:
+        except BaseException as error:  # also an exit that some library asks for
             self.result = _Broken(f"broke with {type(error).__name__}: {error}")
 
 

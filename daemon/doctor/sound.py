@@ -23,13 +23,13 @@ def microphone(situation: Situation) -> Finding:
     audio = situation.settings.audio
     if audio.source == "none":
         return ok("microphone", "The settings want no microphone (audio.source is none).")
+    held = situation.status.get("microphone")
+    if held and situation.status.get("health", {}).get("microphone") != "off":
+        return _as_the_service_says(situation)
     if audio.source == "file":
         if Path(audio.file).exists():
             return ok("microphone", f"Sound comes from the file {audio.file}.")
         return fault("microphone", f"There is no file {audio.file}, which audio.file names.", f"mkfifo {audio.file}")
-    held = situation.status.get("microphone")
-    if held and situation.status.get("health", {}).get("microphone") != "off":
-        return _as_the_service_says(situation)
     return _open(situation)
 
 
@@ -63,7 +63,7 @@ def _open(situation: Situation) -> Finding:
             timeout=_HEAR_S,
             check=True,
         )
-        heard = json.loads(done.stdout)
+        heard = json.loads(done.stdout or '{"code": "failed", "message": "The sound library ended without a word."}')
     except subprocess.TimeoutExpired:
         mend = "systemctl --user restart pipewire pipewire-pulse"
         return fault("microphone", f"The sound system did not answer within {_HEAR_S:g} s.", mend)
