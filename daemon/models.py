@@ -20,6 +20,7 @@ from .settings import Memory, Settings
 _MB = 1_000_000
 _OVERHEAD: dict[Role, int] = {"asr": 110 * _MB, "llm": 120 * _MB}
 """Resident memory of a worker beyond its model file, measured on x86_64 (Python, library, buffers)."""
+_OTHER_OVERHEAD = 110 * _MB
 _CONTEXT_BYTES = 24 * 1024
 """Per token of context; 12–23 KiB were measured for models of 0.1 to 2 billion parameters."""
 
@@ -88,7 +89,7 @@ class ModelSlots:
             handle,
             open_host,
             pool=self._pool,
-            need_bytes=_need_bytes(entry, self._settings),
+            need_bytes=need_bytes(entry, self._settings.llm.context),
             keep_alive_s=keep_alive_s,
         )
 
@@ -99,12 +100,16 @@ def memory_needs(settings: Settings, catalogue: Catalogue) -> dict[str, int]:
     if is_path(settings.llm.model):
         known[settings.llm.model] = own_entry(settings.llm.model)
     chosen = (settings.asr.model, settings.llm.model)
-    return {model: _need_bytes(known[model], settings) for model in chosen if model in known}
+    return {model: need_bytes(known[model], settings.llm.context) for model in chosen if model in known}
 
 
-def _need_bytes(entry: ModelEntry, settings: Settings) -> int:
-    context = settings.llm.context * _CONTEXT_BYTES if entry.role == "llm" else 0
-    return entry.size + _OVERHEAD[entry.role] + context
+def need_bytes(entry: ModelEntry, context: int) -> int:
+    """Bytes that a model takes when loaded; ``context`` in tokens counts for language models only."""
+    return (
+        entry.size
+        + _OVERHEAD.get(entry.role, _OTHER_OVERHEAD)
+        + (context * _CONTEXT_BYTES if entry.role == "llm" else 0)
+    )
 
 
 def missing_models(settings: Settings, catalogue: Catalogue, store: Store) -> dict[str, str]:
