@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import tomllib
@@ -54,7 +55,7 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
     problems: list[Problem] = []
     merged: dict[str, dict[str, Any]] = {}
     origin: dict[tuple[str, str], str] = {}
-    if file is not None and not file.is_file():
+    if file is not None and not _is_there(file):
         raise SettingsError([Problem(str(file), "", "there is no such file; create it or name another one")])
     for path in _files(file):
         for section, key, value in _read(path, problems):
@@ -101,11 +102,17 @@ def show_toml(settings: Settings) -> str:
 
 def _files(file: Path | None) -> Iterator[Path]:
     for base in [file] if file else [SYSTEM_FILE, user_file()]:
-        if base.is_file():
+        if _is_there(base):
             yield base
-        folder = base.with_name("famulus.d")
-        if folder.is_dir():
-            yield from sorted(folder.glob("*.toml"))
+        with contextlib.suppress(PermissionError):
+            yield from sorted(base.with_name("famulus.d").glob("*.toml"))
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except PermissionError:  # its folder may not be entered: reading it says so
+        return True
 
 
 def _read(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -45,6 +46,10 @@ def _doctor(args: argparse.Namespace) -> int:
     from ..doctor.examine import examine
     from ..doctor.machine import Machine
 
+    try:
+        Path.home()
+    except RuntimeError:  # a user without an account, as in a container: no file is its own
+        os.environ["HOME"] = "/"
     style = Style(sys.stdout)
     levels: Counter[str] = Counter(ok=0, warning=0, fault=0)
     findings = []

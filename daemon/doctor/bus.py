@@ -42,8 +42,8 @@ def bus_policy(situation: Situation) -> Finding:
         if allowed:
             return ok(name, f"{user} may own {owned}.")
         return fault(name, f"{file} does not let {user} own {owned}.", "sudo script/install")
-    if user == "root" and not machine.system_unit:
-        return warning(name, f"No policy names {owned}; only root may own it so far.", "sudo script/install")
+    if not machine.system_unit:
+        return warning(name, f"Only root may own {owned} until famulus is installed.", "sudo script/install")
     return fault(name, f"No policy lets {user} own {owned}.", "sudo script/install")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..board import read_text
-from .machine import Machine
+from .machine import Machine, is_there
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ def _disk(link: Path) -> Disk | None:
 
 def nearest(folder: Path) -> Path:
     """The folder, or the first one above it that is there."""
-    while folder != folder.parent:
-        try:
-            if folder.exists():
-                break
-        except OSError:  # one above may not be entered
-            pass
+    while folder != folder.parent and not is_there(folder):
         folder = folder.parent
     return folder

@@ -58,8 +58,7 @@ def examine(
     """Run the checks and yield what each finds as soon as it has found it; raises nothing."""
     loaded = _bounded(lambda: _load(config), deadline_s)
     if isinstance(loaded, _Broken):
-        yield _told("settings", loaded)
-        loaded = (Settings(), ())
+        loaded = Settings(), (Problem("settings", "", f"reading them {loaded.why}"),)
     settings, problems = loaded
     service = _bounded(lambda: look_for_service(machine, settings.bus), deadline_s)
     if isinstance(service, _Broken):

@@ -19,6 +19,14 @@ from .timekeeping import synchronised
 _UNIT = "famulus.service"
 
 
+def is_there(path: Path) -> bool:
+    """Whether the path exists, as far as this user may know."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def _user_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -65,7 +73,7 @@ class Machine:
     def has_user_unit(self) -> bool:
         """Whether famulus is a service of this user's session."""
         base = self.environ.get("XDG_CONFIG_HOME", "")
-        return ((Path(base) if base else self.home / ".config") / "systemd/user" / _UNIT).is_file()
+        return is_there((Path(base) if base else self.home / ".config") / "systemd/user" / _UNIT)
 
     @property
     def service_user(self) -> str:

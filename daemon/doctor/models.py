@@ -12,6 +12,7 @@ from ..board import read_text
 from ..models import memory_needs, model_root
 from .disks import disk_of_device, disk_of_path, nearest
 from .finding import Finding, fault, ok, warning
+from .machine import is_there
 from .situation import Situation
 
 _LARGE = 1_000_000_000
@@ -22,7 +23,7 @@ def models(situation: Situation) -> list[Finding]:
     """A finding for every model that the settings name: there, and whole."""
     machine = situation.machine
     data = machine.var / "lib/famulus"
-    if machine.system_unit and data.is_dir() and not os.access(data, os.X_OK):
+    if machine.system_unit and is_there(data) and not os.access(data, os.X_OK):
         return [warning("models", f"{machine.user} may not look into {data}.", "sudo famulus doctor")]
     catalogue = Catalogue.load()
     store = Store(model_root(situation.settings))

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..board import read_text
 from ..voice.alsa import forbidden
 from .finding import Finding, fault, ok, warning
-from .machine import Machine
+from .machine import Machine, is_there
 from .situation import Situation
 
 _HEAR_S = 15.0  # opening may take 5 s, and a sleeping sound server 4 s more until its first block
@@ -27,7 +27,7 @@ def microphone(situation: Situation) -> Finding:
     if held and situation.status.get("health", {}).get("microphone") != "off":
         return _as_the_service_says(situation)
     if audio.source == "file":
-        if Path(audio.file).exists():
+        if is_there(Path(audio.file)):
             return ok("microphone", f"Sound comes from the file {audio.file}.")
         return fault("microphone", f"There is no file {audio.file}, which audio.file names.", f"mkfifo {audio.file}")
     return _open(situation)
@@ -136,7 +136,7 @@ def user_session(situation: Situation) -> Finding:
     name, machine = "user session", situation.machine
     if not machine.has_user_unit:
         return ok(name, "Not needed: famulus is no service of a session.")
-    if (machine.var / "lib/systemd/linger" / machine.user).exists():
+    if is_there(machine.var / "lib/systemd/linger" / machine.user):
         return ok(name, f"The session of {machine.user} starts at boot and lingers.")
     message = f"famulus ends when {machine.user} logs out, and starts only after a login."
     return warning(name, message, f"loginctl enable-linger {machine.user}")
@@ -147,16 +147,9 @@ def _sound_server(machine: Machine) -> str:
     if server := machine.environ.get("PULSE_SERVER", ""):
         return f"The sound server {server}"
     for name, socket in (("PipeWire", "pipewire-0"), ("PulseAudio", "pulse/native")):
-        if _exists(machine.runtime_dir / socket):
+        if is_there(machine.runtime_dir / socket):
             return name
     return ""
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # another user's
-        return False
 
 
 def _group(etc: Path, group: str) -> tuple[int, set[str]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -72,3 +73,15 @@ def test_the_default_file_lists_every_key_and_means_the_defaults(tmp_path: Path)
 def test_shown_settings_read_back_as_the_same(tmp_path: Path) -> None:
     settings = load_settings(write(tmp_path / "a.toml", '[audio]\ndevice = "a \\"b\\" \\\\ c"\n'), {})
     assert load_settings(write(tmp_path / "b.toml", show_toml(settings)), {}) == settings
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_folder_that_may_not_be_entered_is_told_and_no_traceback(tmp_path: Path) -> None:
+    write(tmp_path / "famulus.d" / "10.toml", "")
+    tmp_path.chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(SettingsError, match="cannot be read: Permission denied"):
+            load_settings(tmp_path / "famulus.toml", {})
+    finally:
+        os.seteuid(0)
