@@ -101,18 +101,20 @@ def show_toml(settings: Settings) -> str:
 
 
 def _files(file: Path | None) -> Iterator[Path]:
-    for base in [file] if file else [SYSTEM_FILE, user_file()]:
-        if _is_there(base):
+    own = user_file()
+    for base in [file] if file else [SYSTEM_FILE, own]:
+        if _is_there(base, if_hidden=base is not own):
             yield base
         with contextlib.suppress(PermissionError):
             yield from sorted(base.with_name("famulus.d").glob("*.toml"))
 
 
-def _is_there(file: Path) -> bool:
+def _is_there(file: Path, *, if_hidden: bool = True) -> bool:
     try:
         return file.is_file()
-    except PermissionError:  # its folder may not be entered: reading it says so
-        return True
+    except PermissionError:
+        # Reading the file will say so. But sudo may leave $HOME as somebody else's, whose settings are not ours.
+        return if_hidden
 
 
 def _read(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str, Any]]:

@@ -9,7 +9,7 @@ from ...core.errors import FamulusError
 from ...models.catalogue import Catalogue
 from ...models.store import Store
 from ..board import read_text
-from ..models import memory_needs, model_root
+from ..models import memory_needs
 from .disks import disk_of_device, disk_of_path, nearest
 from .finding import Finding, fault, ok, warning
 from .machine import is_there
@@ -26,7 +26,7 @@ def models(situation: Situation) -> list[Finding]:
     if machine.system_unit and is_there(data) and not os.access(data, os.X_OK):
         return [warning("models", f"{machine.user} may not look into {data}.", "sudo famulus doctor")]
     catalogue = Catalogue.load()
-    store = Store(model_root(situation.settings))
+    store = Store(situation.models_dir)
     settings = situation.settings
     wanted = {"asr": settings.asr.model, "llm": settings.llm.model, "vad": "silero-vad", "wake": settings.wake.engine}
     if settings.audio.source == "none":
@@ -49,14 +49,16 @@ def models(situation: Situation) -> list[Finding]:
             found.append(fault(f"model {role}", f"{model} is a model for {entry.role}.", "famulus models list"))
         elif damaged or state != "present":
             message = f"{model} is {'damaged' if damaged else state} in {store.root}."
-            found.append(fault(f"model {role}", message, _pull(store.root, model)))
+            found.append(fault(f"model {role}", message, _pull(situation, model)))
         else:
             found.append(ok(f"model {role}", f"{model} is {'whole' if situation.verify else 'there'}."))
     return found
 
 
-def _pull(root: Path, model: str) -> str:
-    return f"{'' if os.access(nearest(root), os.W_OK) else 'sudo '}famulus models pull {model}"
+def _pull(situation: Situation, model: str) -> str:
+    if situation.machine.system_unit:
+        return f"sudo famulus models pull {model} --root {situation.models_dir}"
+    return f"{'' if os.access(nearest(situation.models_dir), os.W_OK) else 'sudo '}famulus models pull {model}"
 
 
 def memory(situation: Situation) -> Finding:

@@ -15,6 +15,7 @@ from .machine import Machine, is_there
 from .situation import Situation
 
 _HEAR_S = 15.0  # opening may take 5 s, and a sleeping sound server 4 s more until its first block
+_PLUG = "plug a microphone in; arecord -l shows what is there"
 _LIST = "arecord -L, then set audio.device to a part of a name in famulus.toml"
 
 
@@ -48,7 +49,8 @@ def _as_the_service_says(situation: Situation) -> Finding:
         case "starting":
             return warning("microphone", f"famulus is just opening {source}.", "famulus doctor")
         case _:
-            return fault("microphone", message or f"famulus does not hear through {source}.", _LIST)
+            message = message or f"famulus does not hear through {source}."
+            return fault("microphone", message, _mend(situation.machine, message))
 
 
 def _open(situation: Situation) -> Finding:
@@ -74,13 +76,18 @@ def _open(situation: Situation) -> Finding:
         return ok("microphone", f"The {heard['source']} hears, at {heard['dbfs']:g} dBFS.")
     if "source" in heard:
         return warning("microphone", f"The {heard['source']} gives only digital silence.", _unmute(situation.machine))
-    machine = situation.machine
-    mends = {
-        "denied": f"sudo usermod -aG audio {machine.user}, then log in again",
-        "busy": "fuser -v /dev/snd/pcm*c",
-        "not_found": _LIST if "named" in heard["message"] else "plug a microphone in; arecord -l shows what is there",
-    }
-    return fault("microphone", heard["message"], mends.get(heard["code"], _LIST))
+    return fault("microphone", heard["message"], _mend(situation.machine, heard["message"]))
+
+
+def _mend(machine: Machine, message: str) -> str:
+    """By the sentence, because the service's health has no code."""
+    if "group audio" in message:
+        return f"sudo usermod -aG audio {machine.service_user}, then {machine.systemctl('restart')}"
+    if "is in use by" in message:
+        return "fuser -v /dev/snd/pcm*c, then end what holds it"
+    if message.startswith("There is no microphone;"):
+        return _PLUG
+    return _LIST
 
 
 def _unmute(machine: Machine) -> str:
@@ -122,7 +129,7 @@ def audio_server(situation: Situation) -> Finding:
     if machine.service_user != machine.user or (machine.system_unit and not machine.has_user_unit):
         if cards:
             return ok(name, "Not needed: the system service reads the sound card through ALSA.")
-        return warning(name, "The kernel shows no sound card.", "plug a microphone in; arecord -l shows what is there")
+        return warning(name, "The kernel shows no sound card.", _PLUG)
     if server := _sound_server(machine):
         return ok(name, f"{server} answers for this session.")
     if cards:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from ..board import read_text
-from ..models import model_root
 from .disks import disk_of_path, mount_of, nearest
 from .finding import Finding, fault, ok, warning
 from .machine import Machine
@@ -25,9 +24,9 @@ def disk_space(situation: Situation) -> Finding:
     """Where state, cache and models lie there is room, and it may be written to."""
     name, machine = "disk space", situation.machine
     folders = {
-        "state": _state_dir(situation),
-        "cache": situation.settings.cache_dir(),
-        "models": model_root(situation.settings),
+        "state": situation.state_dir,
+        "cache": situation.cache_dir,
+        "models": situation.models_dir,
     }
     free: dict[str, int] = {}
     for what, folder in folders.items():
@@ -48,7 +47,7 @@ def disk_space(situation: Situation) -> Finding:
 def wear(situation: Situation) -> Finding:
     """A memory card is not written to for nothing: by the journal, or by noting when files were read."""
     name, machine = "wear", situation.machine
-    state = _state_dir(situation)
+    state = situation.state_dir
     disk, mount = disk_of_path(machine, state), mount_of(machine, state)
     if disk is None or mount is None or not disk.is_card:
         return ok(name, f"{state} does not lie on a memory card.")
@@ -63,13 +62,6 @@ def wear(situation: Situation) -> Finding:
         mend = f"sudo mount -o remount,noatime {mount.point}, and noatime for {mount.point} in /etc/fstab"
         return warning(name, message, mend)
     return ok(name, f"{state} lies on a memory card that is spared ({disk.name}).")
-
-
-def _state_dir(situation: Situation) -> Path:
-    machine = situation.machine
-    if machine.system_unit and not situation.settings.storage.state and machine.user != machine.service_user:
-        return Path("/var/lib/famulus")  # the unit's StateDirectory, which whoever asks does not have set
-    return situation.settings.state_dir()
 
 
 def _journal(machine: Machine) -> dict[str, str]:

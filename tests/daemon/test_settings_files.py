@@ -76,12 +76,17 @@ def test_shown_settings_read_back_as_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_folder_that_may_not_be_entered_is_told_and_no_traceback(tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_entered_is_told_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "famulus.d" / "10.toml", "")
     tmp_path.chmod(0o700)
     os.seteuid(65534)
     try:
         with pytest.raises(SettingsError, match="cannot be read: Permission denied"):
             load_settings(tmp_path / "famulus.toml", {})
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # as sudo leaves it
+        monkeypatch.setattr("famulus.daemon.settings_files.SYSTEM_FILE", Path("/etc/famulus-absent/famulus.toml"))
+        assert load_settings(None, {}) == Settings()
     finally:
         os.seteuid(0)

@@ -45,6 +45,22 @@ def test_a_microphone_that_the_service_holds_is_asked_of_the_service(
     assert bool(found.mend) == (level != "ok")
 
 
+@pytest.mark.parametrize(
+    ("message", "mend"),
+    [
+        (
+            "The microphone may not be opened; add the daemon's user to the group audio.",
+            "sudo usermod -aG audio famulus",
+        ),
+        ("The microphone USB (hw:1,0) is in use by arecord (12); end it.", "fuser -v /dev/snd/pcm*c"),
+        ("There is no microphone; plug one in or start the sound server.", "plug a microphone in"),
+        ("There is no microphone named 'x'; set audio.device to a part of one of: y.", "arecord -L"),
+    ],
+)
+def test_each_reason_for_a_lost_microphone_has_its_mend(pi4: Board, message: str, mend: str) -> None:
+    assert sound.microphone(pi4.situation(running("mic_lost", message))).mend.startswith(mend)
+
+
 def test_without_a_microphone_in_the_settings_nothing_is_opened(board: Board, tmp_path: Path) -> None:
     assert sound.microphone(board.situation(audio={"source": "none"})).level == "ok"
     assert sound.audio_group(board.situation(audio={"source": "none"})).level == "ok"
