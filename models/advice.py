@@ -16,13 +16,14 @@ from .progress import human_size
 Need = Callable[[ModelEntry, int], int]
 """Bytes that a model takes once loaded, by its entry and the context in tokens."""
 
-ROLES: tuple[Role, ...] = ("asr", "llm", "embedder")
+ROLES: tuple[Role, ...] = ("asr", "embedder", "llm")
+"""In the order of choice: the language model gets what is left, for it is the one that comes in sizes."""
 _MB = 1_000_000
 _SMALL_BOARD = 1_200 * _MB
 _DISK_SPARE = 500 * _MB
 _LARGE_BOARD = 6_000 * _MB
-_BASE = 250 * _MB
-"""The system and the daemon: a headless Debian takes 120 to 180 MB, famulus without models 70."""
+_BASE = 200 * _MB
+"""Without models: famulus takes 70 MB at most (its budget), a headless Debian about 130 (an estimate)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ class Choice:
     entry: ModelEntry
     need: int
     disk: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -57,38 +57,40 @@ def advise(
     present: Callable[[ModelEntry], bool],
     language: str = "",
 ) -> Advice:
-    """The ablest model of each role that ``board`` can hold, the language model last: it is the one to cut down.
+    """The ablest model of each role that ``board`` can hold beside the others; failing that, at all.
 
     ``language`` leaves out what does not understand it.
     """
     entries = tuple(entries)
-    small = board.memory < _SMALL_BOARD
-    reserve = (60 if small else 150) * _MB
-    budget = min(board.memory * 3 // 4, board.memory - _BASE - reserve)
-    context = 1024 if small else 4096 if board.memory >= _LARGE_BOARD else 2048
+    reserve = (60 if board.memory < _SMALL_BOARD else 150) * _MB
+    budget = max(min(board.memory * 3 // 4, board.memory - _BASE - reserve), _MB)
+    context = 4096 if board.memory >= _LARGE_BOARD else 2048
     passed_over: dict[str, str] = {}
     choices: dict[Role, Choice] = {}
     disk_left = board.disk_free - _DISK_SPARE
     for role in ROLES:
+        candidates: list[Choice] = []
         for entry in sorted((one for one in entries if one.role == role), key=lambda one: -one.quality):
-            disk = 0 if present(entry) else entry.size
-            bytes_needed = need(entry, context)
-            why_not = ""
-            if language and entry.languages and language not in entry.languages:
-                why_not = f"does not understand {language}"
-            elif bytes_needed > budget:
-                why_not = f"needs {human_size(bytes_needed)} of memory, and models may take {human_size(budget)}"
-            elif disk > disk_left:
-                why_not = f"needs {human_size(disk)} of disk, and {human_size(max(disk_left, 0))} can be spared"
-            elif not supported(entry):
+            choice = Choice(entry, need(entry, context), 0 if present(entry) else entry.size)
+            why_not = _why_not(choice, budget, disk_left, language)
+            if not why_not and not supported(entry):
                 why_not = "would fit, but this version cannot load it"
-            elif role in choices:
-                why_not = f"{choices[role].entry.id} is the abler one"
             if why_not:
                 passed_over[entry.id] = why_not
-                continue
-            choices[role] = Choice(entry, bytes_needed, disk, _reason(entry, bytes_needed, budget))
-            disk_left -= disk
+            else:
+                candidates.append(choice)
+        left = budget - sum(choice.need for choice in choices.values())
+        beside = [choice for choice in candidates if choice.need <= left]
+        for chosen in (beside or candidates)[:1]:
+            choices[role] = chosen
+            disk_left -= chosen.disk
+            for other in candidates:
+                if other.entry.quality > chosen.entry.quality:
+                    passed_over[other.entry.id] = (
+                        f"needs {human_size(other.need)}, and {human_size(left)} are left for it"
+                    )
+                elif other is not chosen:
+                    passed_over[other.entry.id] = f"{chosen.entry.id} is the abler one"
     together = sum(choice.need for choice in choices.values())
     return Advice(
         board=board,
@@ -101,9 +103,14 @@ def advise(
     )
 
 
-def _reason(entry: ModelEntry, need: int, budget: int) -> str:
-    languages = f"; understands {', '.join(entry.languages)}" if entry.languages else ""
-    return f"{100 * need // max(budget, 1)}% of what models may take{languages}"
+def _why_not(choice: Choice, budget: int, disk_left: int, language: str) -> str:
+    if language and choice.entry.languages and language not in choice.entry.languages:
+        return f"does not understand {language}"
+    if choice.need > budget:
+        return f"needs {human_size(choice.need)} of memory, and models may take {human_size(budget)}"
+    if choice.disk > disk_left:
+        return f"needs {human_size(choice.disk)} of disk, and {human_size(max(disk_left, 0))} can be spared"
+    return ""
 
 
 def _settings(
@@ -128,9 +135,9 @@ def _settings(
 
 def _warnings(board: Board, choices: dict[Role, Choice], together: int, *, budget: int, reserve: int) -> Iterable[str]:
     if "llm" not in choices:
-        yield "No language model fits: famulus understands the sentences its commands declare, and no others."
+        yield "No language model of this version fits: famulus understands what its commands declare, and no more."
     if "asr" not in choices:
-        yield "No speech recognition fits: famulus answers typed text only."
+        yield "No speech recognition of this version fits: famulus answers typed text only."
     if together > budget:
         yield (
             f"Together they need {human_size(together)}, more than the {human_size(budget)} that models may take: "

@@ -21,7 +21,7 @@ from .catalogue import LocalSource, ModelEntry, ModelFile
 from .gguf import Gguf, read_gguf
 from .integrity import Pin, read_in_full
 from .own import plain_id
-from .progress import Progress, Silent, human_size
+from .progress import Progress, Silent
 from .store import Store
 
 _HELPS = {
@@ -161,8 +161,3 @@ def _reason(log: bytes, code: int) -> str:
         return f"llama.cpp was killed by signal {-code}: perhaps memory ran out."
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
     return f"llama.cpp says: {(lines or ['nothing'])[-1][:300]}"
-
-
-def saving(before: ModelEntry, after: ModelEntry) -> str:
-    """``91.7 MB instead of 98.4 MB``."""
-    return f"{human_size(after.size)} instead of {human_size(before.size)}"

@@ -146,8 +146,17 @@ class Store:
         """
         if (state := self.state(entry)) != "present":
             self.folder(entry)  # for a package, the error that names it
-            raise ModelUnavailable(f"The model {entry.id} is {state}; {self._remedy(entry)}")
+            raise ModelUnavailable(f"The model {entry.id} is {state}; {self.remedy(entry)}")
         return {file.name: self._path(entry, file) for file in entry.files}
+
+    def remedy(self, entry: ModelEntry) -> str:
+        """What to do about a model that is missing or damaged, as the end of a sentence."""
+        if not isinstance(entry.source, LocalSource):
+            return f"run: famulus models pull {entry.id}"
+        if entry.source.folder:
+            path = self._path(entry, entry.files[0])
+            return f"put a file at {path} that the user of the service may read, or name another in llm.model."
+        return f"run: famulus models optimise {entry.source.made_from}"
 
     def pull(
         self,
@@ -291,14 +300,6 @@ class Store:
         known_bad = seen is not None and is_unchanged(path, seen) and not is_whole(promised, seen)
         return "damaged" if size != promised.size or known_bad else "present"
 
-    def _remedy(self, entry: ModelEntry) -> str:
-        if not isinstance(entry.source, LocalSource):
-            return f"run: famulus models pull {entry.id}"
-        if entry.source.folder:
-            path = self._path(entry, entry.files[0])
-            return f"put a file at {path} that the user of the service may read, or name another in llm.model."
-        return f"run: famulus models optimise {entry.source.made_from}"
-
     def _path(self, entry: ModelEntry, file: ModelFile) -> Path:
         return self.folder(entry) / file.filename
 
@@ -306,7 +307,9 @@ class Store:
         return self.folder(entry) / _RECORD
 
     def _pins(self, entry: ModelEntry) -> dict[str, Pin]:
-        return {} if entry.has_all_hashes else load_pins(self.folder(entry) / _PINS)
+        if entry.has_all_hashes or isinstance(entry.source, LocalSource):
+            return {}
+        return load_pins(self.folder(entry) / _PINS)
 
     def _sweep(self, entry: ModelEntry) -> None:
         """Remove what an interrupted pull left and no other can go on with; only under the lock."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from famulus.daemon.cli import main
+from famulus.engines.kinds import ENGINES
 from famulus.models.catalogue import Catalogue, ModelEntry
 
 Run = Callable[..., int]
+TINY = Path(__file__).parents[1] / "data/models/tiny-plain.gguf"
 
 
 def run(*words: str) -> int:
@@ -112,7 +114,7 @@ def test_errors_as_json_carry_the_code(famulus: Run, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["pull", "--help"], ["verify", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["pull", "--help"], ["verify", "--help"], ["recommend", "--help"]])
 def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == 0
     assert "famulus models" in capsys.readouterr().out
@@ -122,3 +124,91 @@ def test_the_parser_costs_other_commands_nothing() -> None:
     code = "import sys, famulus.daemon.cli.models; print('pydantic' in sys.modules, 'famulus.models' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "False False\n"
+
+
+def test_what_this_version_cannot_load_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("list", "--root", str(tmp_path)) == 0
+    told = capsys.readouterr().out
+    assert "4-bit for MNN (not supported by this version)" in told or "mnn" in ENGINES
+    assert "Qwen3.5 2B, 4-bit GGUF (Q4_0)\n" in told
+    assert "~563.0 MB" in told
+    assert "~ qwen3.5-0.8b: nobody told its hash yet; the first pull pins what it gets." in told
+
+
+def test_a_hash_that_nobody_told_is_announced_pinned_and_shown(
+    served: Callable[..., ModelEntry],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    catalogue = Catalogue(models=(served(hashes=False, model=b"abc"),))
+    monkeypatch.setattr(Catalogue, "load", classmethod(lambda cls, path=None: catalogue))
+    root = ("--root", str(tmp_path))
+    assert run("list", *root) == 0
+    assert "~3 B" in capsys.readouterr().out
+    assert run("pull", "toy", *root) == 0
+    told = capsys.readouterr().err
+    assert "toy: nobody told its hash yet; what comes now is pinned." in told
+    assert "toy: this version of famulus cannot load it" in told
+    assert run("list", *root) == 0
+    assert "toy: held to the hash that was pinned at the first pull." in capsys.readouterr().out
+    assert run("list", "--json", *root) == 0
+    (model,) = json.loads(capsys.readouterr().out)["models"]
+    assert (model["hashes"], model["supported"]) == ("pinned", False)
+    (tmp_path / "toy/model.bin").unlink()
+    assert run("pull", "toy", "--repin", "--json", *root) == 0
+    assert json.loads(capsys.readouterr().out)["models"][0]["fetched"] is True
+
+
+def test_the_mirror_of_the_settings_is_asked(
+    famulus: Run, web: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    web.bodies["hub/model.bin"] = web.bodies.pop("model.bin")
+    monkeypatch.setenv("FAMULUS_MODELS__MIRROR", f"{web.url}/hub")
+    assert famulus("pull") == 0
+    assert web.requests == ["/hub/model.bin"]
+
+
+def test_an_own_file_of_the_settings_is_listed(
+    famulus: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "My model.gguf"
+    path.write_bytes(b"abcd")
+    monkeypatch.setenv("FAMULUS_LLM__MODEL", str(path))
+    assert famulus("list") == 0
+    line = capsys.readouterr().out.splitlines()[3]
+    assert line.split()[:5] == ["My-model", "llm", "present", "4", "B"]
+    assert line.endswith(f"own file {path}")
+    assert famulus("list", "--json") == 0
+    own = json.loads(capsys.readouterr().out)["models"][-1]
+    assert (own["id"], own["source"], own["state"]) == (str(path), "own file", "present")
+
+
+def test_recommend_tells_this_board_and_lines_to_paste(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("recommend", "--root", str(tmp_path)) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("This board: ")
+    assert "For famulus.toml:" in told
+    assert run("recommend", "--json", "--root", str(tmp_path)) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["board"]["cores"] >= 1
+    assert facts["settings"]["memory"]["budget_mb"] == facts["budget"] // 10**6
+
+
+def test_optimise_makes_a_model_that_the_other_commands_know(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = ("--root", str(tmp_path / "models"))
+    monkeypatch.chdir(TINY.parent)
+    assert run("optimise", TINY.name, "--threads", "1", *root) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("tiny-plain-q4_0: ")
+    assert '[llm]\nmodel = "tiny-plain-q4_0"' in told.out
+    assert run("optimise", str(TINY), "--json", *root) == 0
+    assert json.loads(capsys.readouterr().out)["made"] is False
+    assert run("verify", "tiny-plain-q4_0", *root) == 0
+    assert run("list", *root) == 0
+    assert "made Q4_0 here from F32" in capsys.readouterr().out
+    (tmp_path / "models/tiny-plain-q4_0/tiny-plain.Q4_0.gguf").unlink()
+    assert run("path", "tiny-plain-q4_0", *root) == 1
+    assert f"run: famulus models optimise {TINY}" in capsys.readouterr().err
