@@ -89,7 +89,7 @@ def stored_vectors(path: Path) -> dict[str, Matrix]:
 def fit(
     texts: Sequence[str], vectors: Matrix, labels: Sequence[str], cancelled: Callable[[], bool] = lambda: False
 ) -> Classifier:
-    """Learn from examples, each label weighing the same however many it has.
+    """Learn from examples; a label weighs as the square root of how many examples it has.
 
     Accelerated gradient descent (Nesterov) with the step that the features' largest singular value allows. Raises
     ``Cancelled``.
@@ -99,7 +99,8 @@ def fit(
     words = _words(texts)
     rarity = np.asarray(np.log((len(texts) + 1) / (1 + (words > 0).sum(axis=0))), np.float32)
     x = _features(texts, vectors, rarity)
-    share = np.asarray(len(x) / (len(names) * np.bincount(owners)), np.float32)[owners][:, None]
+    counts = np.bincount(owners)
+    share = np.asarray(len(x) * counts**-0.5 / (counts**0.5).sum(), np.float32)[owners][:, None]
     wanted = np.eye(len(names), dtype=np.float32)[owners]
     decay = np.full((x.shape[1], 1), 1 / _FREEDOM, np.float32)
     decay[-1] = 0  # the constant feature

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 from ...capabilities.command import Command, Language
 from .expand import readings
 
-_COMMON = frozenset(
-    "a an and are at be but can could do does for from get give go have i if in into is it its just like me my need no"
-    " not now of off on or out please should so some that the them then there these this to up us was we what will"
-    " with would you your yourself again back down over make want".split()
-)
+_COMMON_TEXT = """
+a again an and are at away back be but can completely could do does down entire for from get give go have i if
+immediately in into is it its just like make me my need no not now of off on once or out over please quickly really
+right should so some that the them then there these thing this time to up us want was we what whole will with would
+you your yourself
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
 _WORD = re.compile(r"[a-z0-9']+")
 _HAN = re.compile(r"[㐀-鿿]")
 _COMMON_HAN = frozenset("请你我您的了吧一下把给帮个要想就让再在有是不太啊呀它这那点快现需")
@@ -30,13 +33,15 @@ def is_in_declared_words(text: str, command: Command, language: Language) -> boo
     )
     said = _content(text, language)
     if language == "zh":
-        pairs = {a + b for a, b in zip(said, said[1:], strict=False)}
+        pairs = set(_pairs(said))
         return bool(pairs & keys) and sum(char in known for char in said) >= 0.9 * len(said)
     return bool(set(said) & keys) and all(word in known for word in said)
 
 
 @lru_cache(maxsize=32)
-def _words(sentences: tuple[str, ...], examples: tuple[str, ...], language: Language) -> tuple[frozenset[str], frozenset[str]]:
+def _words(
+    sentences: tuple[str, ...], examples: tuple[str, ...], language: Language
+) -> tuple[frozenset[str], frozenset[str]]:
     declared = [reading for sentence in sentences for reading in readings(sentence, lambda _: "", 200)]
     own = [word for text in declared for word in _content(text, language)]
     known = frozenset(own) | frozenset(word for text in examples for word in _content(text, language))
@@ -47,7 +52,7 @@ def _words(sentences: tuple[str, ...], examples: tuple[str, ...], language: Lang
 
 
 def _pairs(chars: list[str]) -> list[str]:
-    return [a + b for a, b in zip(chars, chars[1:], strict=False)]
+    return [a + b for a, b in pairwise(chars)]
 
 
 def _content(text: str, language: Language) -> list[str]:

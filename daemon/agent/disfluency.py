@@ -9,10 +9,13 @@ from ...capabilities.command import Language
 
 _FILLERS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^(?:(?:so|well|okay|ok|hey|oh|right)\b[ ,]*)+(?:like\b[ ,]*)?|\b(?:u+h+m*|u+m+|e+r+m*|a+h+|h+m+|mm+|you know)\b[ ,.]*",
+        r"^(?:(?:so|well|okay|ok|hey|oh|right)\b[ ,]*)+(?:like\b[ ,]*)?"
+        r"|\b(?:u+h+m*|u+m+|e+r+m*|a+h+|h+m+|mm+|you know)\b[ ,.]*",
         re.IGNORECASE,
     ),
-    "zh": re.compile(r"[嗯呃唔]+[ ，,]*|(?:^|(?<=[ ，,]))(?:额|啊|哦|诶|那个|这个|就是)+[ ，,]+|(?:那个[ ，,]*){2,}"),
+    "zh": re.compile(
+        r"[嗯呃唔]+[ ，,]*|(?:^|(?<=[ ，,]))(?:额|啊|哦|诶|那个|这个|就是)+[ ，,]+|(?:那个[ ，,]*){2,}|那个[ ，,]+"
+    ),
 }
 _TWICE_ALWAYS = re.compile(  # words that carry no title or name
     r"\b((?:can|could|would|will) you|(?:i|we) (?:want|need)|the|a|an|to|in|on|off|of|my|me|it|is|and|for|at|please|can"
@@ -23,6 +26,7 @@ _TWICE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\b(\w+(?: \w+){0,2})(?:[ ,]+\1\b)+", re.IGNORECASE),
     "zh": re.compile(r"(\w{1,6})(?:[ ，,]+\1)+"),
 }
+_MISHEARD = re.compile(r"\b(turn|turned|switch|switched|shut) of\b(?! course)", re.IGNORECASE)
 _CORRECTIONS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"[ ,.]*\b(?:oh )?(?:no+[ ,]+(?:wait|sorry|not that|i mean|make (?:it|that)|actually)|wait[ ,]+no|sorry[ ,]+no"
@@ -30,7 +34,10 @@ _CORRECTIONS: dict[Language, re.Pattern[str]] = {
         r"|(?<=[ ,])sorry(?= \w))\b[ ,.]*",
         re.IGNORECASE,
     ),
-    "zh": re.compile(r"[ ，,。]*(?:哦不对?|啊不对?|噢不对?|不对不对|不对|不不+|说错了?|我说错了|错了|我是说|应该是|(?<=[ ，,])不是(?=[ ，,]))[ ，,。]*"),
+    "zh": re.compile(
+        r"[ ，,。]*(?:[哦啊噢]不对?|不对(?:不对)?|不不+|我?说错了?|错了|我是说|应该是"
+        r"|(?<=[ ，,])不是(?=[ ，,]))[ ，,。]*"
+    ),
 }
 
 
@@ -50,7 +57,7 @@ def make_fluent(text: str, language: Language) -> Fluent:
     without = _FILLERS[language].sub(" ", text)
     without = re.sub(r"\s+", " ", without).strip(" ,，")
     if language == "en":
-        without = _TWICE_ALWAYS.sub(r"\1", without)
+        without = _MISHEARD.sub(r"\1 off", _TWICE_ALWAYS.sub(r"\1", without))
     if language == "zh" or len(without) < len(text.strip(" ,，")):
         without = _TWICE[language].sub(r"\1", without)
     if not without:

@@ -7,8 +7,9 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...capabilities.command import Command, Language
 from .expand import readings
@@ -41,15 +42,19 @@ def as_classified(text: str) -> str:
 
 
 def training_set(commands: Sequence[Command]) -> TrainingSet:
-    """Examples and a few readings of each template of the commands, and the corpus of ``NONE``; reads a file."""
+    """Description, examples and a few readings of each template of the commands, and the corpus of ``NONE``.
+
+    Reads a file and takes tens of milliseconds: call it off the event loop.
+    """
     pairs: dict[tuple[str, str], None] = {}
     for command in commands:
+        pairs[as_classified(command.description), command.name] = None
         for example in command.examples:
             pairs[as_classified(normalise(example.text, example.language)), command.name] = None
         for language, sentences in command.sentences.items():
-            for sentence in sentences:
-                for reading in readings(sentence.text, lambda name, c=command, lang=language: _filler(c, name, lang), _READINGS):
-                    pairs[as_classified(normalise(reading, language)), command.name] = None
+            filler = partial(_filler, command, language)
+            for reading in (reading for s in sentences for reading in readings(s.text, filler, _READINGS)):
+                pairs[as_classified(normalise(reading, language)), command.name] = None
     declared = {text for text, _ in pairs}
     for text in _none_corpus():
         if text not in declared:  # an app's own words are never "none of these"
@@ -59,16 +64,19 @@ def training_set(commands: Sequence[Command]) -> TrainingSet:
 
 def _none_corpus() -> list[str]:
     with _NONE_CORPUS.open("rb") as file:
-        corpus: dict[Language, dict[str, list[str]]] = tomllib.load(file)
-    return [
-        as_classified(normalise(text, language))
-        for language, groups in corpus.items()
-        for texts in groups.values()
-        for text in texts
+        corpus: dict[str, Any] = tomllib.load(file)
+    patterns: dict[str, list[tuple[int, str]]] = corpus.pop("patterns")
+    sentences = [(language, text) for language, groups in corpus.items() for texts in groups.values() for text in texts]
+    sentences += [
+        (language, reading)
+        for language, templates in patterns.items()
+        for count, template in templates
+        for reading in readings(template, lambda _: "", count)
     ]
+    return [as_classified(normalise(text, cast(Language, language))) for language, text in sentences]
 
 
-def _filler(command: Command, parameter: str, language: Language) -> str:
+def _filler(command: Command, language: Language, parameter: str) -> str:
     """A value for a slot in an example: the middle one of an enum, by a name in that language."""
     schema: dict[str, Any] = command.parameters.get("properties", {}).get(parameter, {})
     if "enum" in schema:

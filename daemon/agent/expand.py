@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 
@@ -12,10 +13,12 @@ _MOST = 2000
 
 
 def readings(template: str, slot: Callable[[str], str], limit: int = _MOST) -> list[str]:
-    """Up to ``limit`` readings of a template, evenly spread; ``slot(name)`` gives what stands for a slot."""
+    """Up to ``limit`` readings of a template, the same ones each time; ``slot(name)`` gives what stands for a slot."""
     found = [" ".join(text.split()) for text in islice(_read(parse_sentence(template).expression, slot), _MOST)]
     unique = list(dict.fromkeys(found))
-    return unique[:: -(-len(unique) // limit)] if len(unique) > limit else unique
+    if len(unique) <= limit:
+        return unique
+    return sorted(unique, key=lambda text: zlib.crc32(text.encode()))[:limit]  # a draw that never changes
 
 
 def _read(expression: Expression, slot: Callable[[str], str]) -> Iterator[str]:

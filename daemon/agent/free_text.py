@@ -43,10 +43,19 @@ def free_words(text: str, command: Command, parameter: str, language: Language) 
     low = text.casefold()
     if len(low) != len(text):
         return ""
-    best: tuple[int, int, str] | None = None
-    for before, after in frames.around:
+    # What stands behind the words is often politeness: where no frame fits, its first half will do.
+    words = _longest_fit(text, low, frames.around, language) or _longest_fit(
+        text, low, tuple((before, "") for before, _ in frames.around), language
+    )
+    return "" if _is_idle(words, frames.idle, language) else words
+
+
+def _longest_fit(text: str, low: str, around: tuple[tuple[str, str], ...], language: Language) -> str:
+    """What the longest frame that fits holds; of equals the first place in the text."""
+    best, rank = "", (0, 0)
+    for before, after in around:
         start = _find(low, before, language)
-        if start < 0:
+        if start < 0 or (len(before) + len(after), -start) <= rank:
             continue
         words = text[start + len(before) :]
         if after:
@@ -54,13 +63,9 @@ def free_words(text: str, command: Command, parameter: str, language: Language) 
             if at <= 0:
                 continue
             words = _LAST_BIT.sub("", words[:at])
-        words = _trimmed(words, language)
-        rank = (len(before) + len(after), -start)
-        if words and (best is None or rank > best[:2]):
-            best = (*rank, words)
-    if best is None or _is_idle(best[2], frames.idle, language):
-        return ""
-    return best[2]
+        if words := _trimmed(words, language):
+            best, rank = words, (len(before) + len(after), -start)
+    return best
 
 
 def _trimmed(words: str, language: Language) -> str:
@@ -96,8 +101,8 @@ def _compiled(
             continue
         for reading in readings(sentence, lambda name: _MARK if name == parameter else "", 200):
             _add(around, reading, language)
-    for text, words in examples:
-        text = normalise(text, language).casefold()
+    for example, words in examples:
+        text = normalise(example, language).casefold()
         if not words:
             idle.append(text)
         elif words.casefold() in text:

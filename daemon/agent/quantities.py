@@ -31,21 +31,27 @@ _EXTREMES: dict[Language, tuple[tuple[re.Pattern[str], float], ...]] = {
         (
             re.compile(
                 r"\b(?:max(?:imum)?|full(?:y|est)?|all the way up|to the top|loudest|brightest|highest"
-                r"|as (?:loud|bright|high|strong|hard) as)\b"
+                r"|as (?:loud|bright|high|strong|hard|strongly|loudly|brightly) as)\b"
             ),
             1.0,
         ),
         (
             re.compile(
-                r"\b(?:min(?:imum)?|all the way down|mute[ds]?|unhearable|inaudible|silent|silence[ds]?|lowest|dimmest"
-                r"|darkest|quietest|no (?:sound|volume)|as (?:quiet|dim|dark|low|soft) as)\b"
+                r"\b(?:min(?:imum)?|all the way down|mute[ds]?|inaudible|silence (?:the|it|your)|lowest|dimmest"
+                r"|darkest|quietest|no (?:sound|noise|volume)|(?:sound|volume|audio|speakers?)(?: \w+)? off|to nothing"
+                r"|off the (?:sound|volume|audio|speakers?)|as (?:quiet|dim|dark|low|soft) as)\b"
             ),
             0.0,
         ),
     ),
     "zh": (
-        (re.compile(r"最大|最响|最亮|最高|最强|拉满|全开|开满|满格|爆满"), 1.0),
-        (re.compile(r"静音|最小|最低|最暗|最弱|消音|没有?声音|不出声|别出声|不要(?:有)?声音|一点声音|无声"), 0.0),
+        (re.compile(r"最大|最响|最亮|最高|最强|到顶|拉满|全开|开满|满格|爆满"), 1.0),
+        (
+            re.compile(
+                r"静音|最小|最低|最暗|最弱|消音|没有?声音|关(?:掉|了|闭)?(?:声音|音量)|(?:声音|音量)(?:全|都)?关|不出声|别出声|不要(?:有)?声音|一点声音|无声"
+            ),
+            0.0,
+        ),
     ),
 }
 

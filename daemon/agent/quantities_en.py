@@ -7,22 +7,15 @@ from collections.abc import Iterator
 
 from .quantities import Quantity, Unit
 
-_SMALL = dict(
-    zip(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen".split(),
-        range(20),
-        strict=True,
-    )
-)
-_TENS = {
-    word: 10 * ten
-    for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)
-} | {"fourty": 40}
-_SHARES = {
-    **{"half": 0.5, "halves": 0.5, "third": 1 / 3, "thirds": 1 / 3, "quarter": 0.25, "quarters": 0.25},
-    **{"fifth": 0.2, "fifths": 0.2, "tenth": 0.1, "tenths": 0.1},
-}
+_SMALL_WORDS = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+eighteen nineteen
+"""
+_SMALL = {word: value for value, word in enumerate(_SMALL_WORDS.split())}
+_TENS_WORDS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_TENS = {word: 10 * ten for ten, word in enumerate(_TENS_WORDS.split(" "), start=2)} | {"fourty": 40}
+_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fifth": 5, "tenth": 10}
+_SHARES = {f"{word}{plural}": 1 / parts for word, parts in _PARTS.items() for plural in ("", "s")}
 _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("%", "percent", "percentage"), "percent"),
     **dict.fromkeys(("second", "seconds", "sec", "secs"), "second"),
@@ -31,16 +24,25 @@ _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("day", "days"), "day"),
     **dict.fromkeys(("degree", "degrees", "°", "celsius", "centigrade"), "degree"),
     "fahrenheit": "fahrenheit",
-    **dict.fromkeys(("o'clock", "am", "pm", "times", "pounds", "euros", "dollars", "weeks", "months", "years"), "other"),
+    **dict.fromkeys(
+        ("o'clock", "am", "pm", "times", "pounds", "euros", "dollars", "weeks", "months", "years"), "other"
+    ),
     **dict.fromkeys(("miles", "kilometres", "meters", "metres", "people", "songs", "degrees fahrenheit"), "other"),
 }
 _NOT_A_NUMBER_AFTER = {"this", "that", "the", "next", "another", "which", "no", "every", "any", "last", "new", "other"}
+_CLOCK = re.compile(
+    r"\b(?:half|quarter|\w+) past \w+|\b(?:quarter|five|ten|twenty) to (?:\d+|one|two|three|four|five|six|seven|eight"
+    r"|nine|ten|eleven|twelve)\b(?! percent| degrees| minutes)|\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b"
+)
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+(?:'[a-z]+)?|[%°]")
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        found = list(_TOKEN.finditer(text.casefold()))
+        low = text.casefold()
+        for clock in _CLOCK.finditer(low):  # a time of day is no amount
+            low = low[: clock.start()] + "·" * len(clock[0]) + low[clock.end() :]
+        found = list(_TOKEN.finditer(low))
         self.words = [match[0] for match in found]
         self.spans = [match.span() for match in found]
 

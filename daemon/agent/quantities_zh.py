@@ -80,7 +80,7 @@ def _value(said: str) -> float:
 
 
 def _whole(said: str) -> int:
-    """ 三百二十 and 三二零 alike; 一百八 is 180."""
+    """三百二十 and 三二零 alike; 一百八 is 180."""
     if not any(char in _PLACES for char in said):
         return int("".join(str(_DIGITS[char]) for char in said) or 0)
     total = digit = 0

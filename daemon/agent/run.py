@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 Source = Literal["voice", "bus", "cli", "channel"]
 Status = Literal["done", "not_understood", "failed", "cancelled", "timed_out"]
-Decider = Literal["", "stop", "sentences", "cache", "model"]
+Decider = Literal["", "stop", "sentences", "cache", "semantic", "model"]
 STAGES = ("intent", "select", "execute", "summarise")
 
 

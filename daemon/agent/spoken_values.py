@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from ...capabilities.command import Language
 
 _HAN = re.compile(r"[㐀-鿿]")
 _WILDCARDS = frozenset({"all", "any", "every", "everything", "everywhere"})
-_BETWEEN = re.compile(r"\W*(?:and|the|in|also|both|lights?|lamps?|和|跟|与|还有|以及|的|灯|、)?\W*(?:the)?\W*", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\W*(?:and|the|in|also|both|lights?|lamps?|和|跟|与|还有|以及|的|灯|、)?\W*(?:the)?\W*", re.IGNORECASE
+)
 _DENIED = re.compile(r"(?:\bnot (?:the |in the |in |on )?|不是|不要)$", re.IGNORECASE)
 _AIMED = re.compile(r"(?:\b(?:to|into|in)(?: the| a)? |[成到为])$", re.IGNORECASE)
 
@@ -39,7 +42,7 @@ def named_values(text: str, schema: Mapping[str, Any], language: Language) -> li
     found = [one for one in found if str(one.value) not in _WILDCARDS] or found
     if len({str(one.value) for one in found}) < 2:
         return [one.value for one in found[:1]]
-    gaps = [text[first.end : second.start] for first, second in zip(found, found[1:], strict=False)]
+    gaps = [text[first.end : second.start] for first, second in pairwise(found)]
     if all(_BETWEEN.fullmatch(gap) and gap.strip() for gap in gaps):
         return list(dict.fromkeys(one.value for one in found))
     aimed = [one for one in found if _AIMED.search(text[: one.start])]

@@ -1,0 +1,98 @@
+"""What a sentence means that no template knows, by its likeness to what people say for each command.
+
+The embedder's worker learns the declared phrases of the offered commands and a corpus of what is no command; rules
+read the arguments. The daemon itself keeps only the name of what was learnt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...capabilities.command import Command, Language
+from ...core.errors import FamulusError, NotFound
+from ...engines.handles import EmbedderHandle
+from ...engines.slot import Slot
+from .clauses import split_clauses
+from .disfluency import make_fluent
+from .examples import as_classified, training_set
+from .meanings import Meaning, decide, spans_of
+from .text import MAX_WORDS_BYTES
+
+_LOG = logging.getLogger(__name__)
+_FEW = 4
+"""A command with fewer phrases is not known well enough to say that a sentence does not mean it."""
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """The classifier for these commands; ``labels`` are its columns, ``is_thorough`` where each has phrases enough."""
+
+    commands: tuple[Command, ...]
+    key: str
+    labels: tuple[str, ...]
+    is_thorough: bool
+
+
+class SemanticMatcher:
+    """Tells sure, unsure and no command apart; the model need only be asked about what is unsure."""
+
+    def __init__(
+        self, slot: Slot[EmbedderHandle], *, commands: Callable[[], Sequence[Command]], timeout_s: float
+    ) -> None:
+        """``timeout_s`` bounds one question, with the load and the learning where they are needed."""
+        self._slot = slot
+        self._commands = commands
+        self._timeout_s = timeout_s
+        self._learnt: _Learnt | None = None
+
+    async def prefetch(self) -> None:
+        """Load the embedder and learn the commands while a person is still speaking; never raises."""
+        try:
+            await self.meaning("hello", "en", "background")
+        except FamulusError as error:
+            _LOG.info("the sentence encoder was not prefetched: %s", error)
+
+    async def meaning(self, text: str, language: Language, priority: Literal["voice", "background"]) -> Meaning:
+        """The meaning of a normalised sentence.
+
+        Raises ``ModelUnavailable``, ``Busy`` or ``TimedOut`` when the embedder cannot be asked.
+        """
+        commands = tuple(self._commands())
+        if not commands or len(text.encode()) > MAX_WORDS_BYTES:
+            return Meaning("unsure")
+        said = make_fluent(text, language)
+        clauses = split_clauses(said.text, language)
+        spans = spans_of(clauses)
+        texts = [as_classified(said.text[clauses[first][0] : clauses[past - 1][1]]) for first, past in spans]
+        learnt, rows = await self._classify(commands, texts, priority)
+        probabilities = {
+            span: dict(zip(learnt.labels, row, strict=True)) for span, row in zip(spans, rows, strict=True)
+        }
+        meaning = decide(said, language, clauses, probabilities, {command.name: command for command in commands})
+        if meaning.zone == "none" and not learnt.is_thorough:
+            return replace(meaning, zone="unsure", candidates=tuple(command.name for command in commands))
+        return meaning
+
+    async def _classify(
+        self, commands: tuple[Command, ...], texts: list[str], priority: Literal["voice", "background"]
+    ) -> tuple[_Learnt, list[list[float]]]:
+        learnt = self._learnt
+        async with self._slot.lease(priority=priority, timeout_s=self._timeout_s) as embedder:
+            if learnt is not None and learnt.commands == commands:
+                try:
+                    return learnt, await embedder.classify(learnt.key, texts, timeout_s=self._timeout_s)
+                except NotFound:
+                    pass  # another process than the one that learnt it
+            examples = await asyncio.to_thread(training_set, commands)
+            learnt = _Learnt(commands, examples.key, tuple(sorted(set(examples.labels))), _is_thorough(commands))
+            await embedder.fit(learnt.key, list(examples.texts), list(examples.labels), timeout_s=self._timeout_s)
+            self._learnt = learnt
+            return learnt, await embedder.classify(learnt.key, texts, timeout_s=self._timeout_s)
+
+
+def _is_thorough(commands: Sequence[Command]) -> bool:
+    return all(len(command.examples) + sum(map(len, command.sentences.values())) >= _FEW for command in commands)
