@@ -17,7 +17,7 @@ from ..daemon.agent.text import normalise
 
 DATA = Path(__file__).with_name("data")
 _BOUNDS = {"min": "minimum", "max": "maximum"}
-_ANSWER = "text_reply"
+ANSWER = "text_reply"
 """The files' name for "no command": famulus says so with no call."""
 
 
@@ -40,10 +40,14 @@ def load_capability(commands: Path, phrases: Path) -> Capability:
     """
     said = read_json(phrases)
     try:
-        declared = [_command(item, said.get(item["name"], {})) for item in read_json(commands) if item["name"] != _ANSWER]
+        declared = [
+            _command(item, said.get(item["name"], {})) for item in read_json(commands) if item["name"] != ANSWER
+        ]
         capability = Capability(name="bench", commands=tuple(declared))
     except (ValidationError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidArguments(f"{commands} and {phrases} do not fit the form of commands and phrases: {error}") from None
+        raise InvalidArguments(
+            f"{commands} and {phrases} do not fit the form of commands and phrases: {error}"
+        ) from None
     if problems := [f"{c.name}: {problem}" for c in capability.commands for problem in command_problems(c)]:
         raise InvalidArguments("\n".join([f"Correct {phrases}:", *problems]))
     return capability
