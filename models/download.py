@@ -197,18 +197,17 @@ class Download:
     def _accept(self, response: http.client.HTTPResponse, out: BinaryIO) -> None:
         """Hold the head of the response against what is there and what is promised."""
         validator = _validator(response)
+        length = response.getheader("Content-Length", "")
+        total: int | None = int(length) if length.isdecimal() else None
         if self._have and response.status == 206:
             found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.getheader("Content-Range", ""))
             if found is None or int(found[1]) != self._have or self._is_another(validator, int(found[2])):
                 self._start_over(out, "the file on the server is another one now")
                 raise Lost(ModelUnavailable(f"{self._address} changed while it was fetched; pull again."))
-            total: int | None = int(found[2])
-        else:
-            if self._have:
-                self._start_over(out, "the file on the server is another one now, or cannot be had in parts")
-            length = response.getheader("Content-Length", "")
-            total = int(length) if length.isdecimal() else None
-        self._check_head(response, total)
+            total = int(found[2])
+        self._check_head(response, total)  # before anything is given up for what it sends
+        if self._have and response.status != 206:
+            self._start_over(out, "the file on the server is another one now, or cannot be had in parts")
         self._ticket = self._ticket.model_copy(update={"validator": validator, "total": total})
         if self._total != self._shown:
             self._show()
@@ -220,22 +219,22 @@ class Download:
     def _check_head(self, response: http.client.HTTPResponse, total: int | None) -> None:
         if response.getheader("Content-Encoding", "identity") not in ("", "identity"):
             raise ModelUnavailable(f"{self._address} sends the file compressed, which cannot be resumed or checked.")
-        if self._promised is not None:
-            if total not in (None, self._promised.size):
-                raise Failed(
-                    f"{self._name} has {total} bytes on the server and should have {self._promised.size}; it was not "
-                    "fetched: see whether the catalogue or models.mirror is out of date."
-                )
-            return
         if response.getheader("Content-Type", "").startswith("text/html"):
             raise ModelUnavailable(
                 f"{self._address} answered with a web page instead of the file; does this network want a login?"
             )
+        if self._promised is not None:
+            if total not in (None, self._promised.size):
+                raise ModelUnavailable(
+                    f"{self._name} has {total} bytes at {self._address} and should have {self._promised.size}; it was "
+                    "not fetched: see whether the catalogue or models.mirror is out of date."
+                )
+            return
         if total is None:
             raise ModelUnavailable(f"{self._address} does not tell the size of the file, and its hash is not known.")
         if abs(total - self._about) > _SIZE_TOLERANCE * self._about:
-            raise Failed(
-                f"{self._name} has {human_size(total)} on the server and about {human_size(self._about)} in the "
+            raise ModelUnavailable(
+                f"{self._name} has {human_size(total)} at {self._address} and about {human_size(self._about)} in the "
                 "catalogue; it was not fetched, for nothing else tells whether it is the right one."
             )
 

@@ -13,14 +13,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
 from ..core.errors import Failed, ModelUnavailable, TimedOut
 from .catalogue import LocalSource, ModelEntry, ModelFile, PackageSource
-from .download import TICKET, discard_part, load_ticket
-from .fetch import Fetcher, download_size, parts
 from .integrity import (
     PART,
     Pin,
@@ -38,6 +36,9 @@ from .integrity import (
 )
 from .lock import exclusive
 from .progress import Progress, Silent, human_size
+
+if TYPE_CHECKING:
+    from .fetch import Fetcher  # the daemon finds models and fetches none: it need not pay for what fetches
 
 State = Literal["present", "missing", "damaged"]
 Hashes = Literal["catalogue", "pinned", "unknown", ""]
@@ -76,7 +77,7 @@ class Store:
 
     def __init__(self, root: Path, fetcher: Fetcher | None = None) -> None:
         self.root = root
-        self._fetcher = fetcher or Fetcher()
+        self._fetcher = fetcher
 
     def folder(self, entry: ModelEntry) -> Path:
         """Where the model's files lie: a folder of the store or one's own, or the Python package that holds them."""
@@ -239,6 +240,9 @@ class Store:
             )
 
     def _pull_locked(self, entry: ModelEntry, scratch: Path, progress: Progress, *, repin: bool) -> bool:
+        from .download import discard_part
+        from .fetch import Fetcher, download_size, parts
+
         folder, pins = self.folder(entry), self._pins(entry)
         broken = list(self._broken(entry))  # again: another process may have fetched it meanwhile
         if repin:
@@ -250,7 +254,7 @@ class Store:
         self.check_room(entry, download_size(entry, broken, folder), "Fetching")
         progress.say(f"Fetching {entry.id}, {human_size(sum(file.size for file in broken))}")
         promises = {file.name: promise(file, pins) for file in broken}
-        fetched = self._fetcher.fetch(entry, promises, folder, scratch, progress)
+        fetched = (self._fetcher or Fetcher()).fetch(entry, promises, folder, scratch, progress)
         self.place(entry, {done.file.name: (done.path, done.pin) for done in fetched})
         for part in parts(entry, folder):
             discard_part(part)
@@ -313,6 +317,9 @@ class Store:
 
     def _sweep(self, entry: ModelEntry) -> None:
         """Remove what an interrupted pull left and no other can go on with; only under the lock."""
+        from .download import TICKET, discard_part, load_ticket
+        from .fetch import parts
+
         folder = self.folder(entry)
         shutil.rmtree(folder / _SCRATCH, ignore_errors=True)
         keep = {part for part in parts(entry, folder) if load_ticket(part) is not None}

@@ -164,6 +164,17 @@ def test_what_was_not_synced_before_a_power_cut_does_not_count(served: Make, sto
     assert web.asked == [("/model.bin", "bytes=5000-")]
 
 
+def test_a_login_page_costs_nothing_that_is_there(served: Make, store: Store, web: Any) -> None:
+    entry = served(model=BIG)
+    web.tags["model.bin"], web.cuts = '"one"', [5000] * HURRIED.tries
+    pull_fails(store, entry, ModelUnavailable, "ended after")
+    web.bodies["model.bin"], web.types["model.bin"], web.ranges = b"<html>", "text/html", False
+    pull_fails(store, entry, ModelUnavailable, "does this network want a login")
+    web.bodies["model.bin"], web.types["model.bin"], web.ranges, web.asked = BIG, "", True, []
+    assert store.pull(entry) is True
+    assert web.asked == [("/model.bin", "bytes=5000-")]
+
+
 def test_the_part_of_an_older_catalogue_is_dropped(served: Make, store: Store, web: Any) -> None:
     entry = served(model=OTHER)
     web.cuts = [5000] * HURRIED.tries
@@ -185,7 +196,8 @@ def test_wrong_content_never_gets_the_final_name(served: Make, store: Store, web
 def test_too_much_content_is_refused(served: Make, store: Store, web: Any, lengths: bool) -> None:
     entry = served(model=BIG)
     web.bodies["model.bin"], web.lengths = BIG * 2, lengths
-    pull_fails(store, entry, Failed, f"has {2 * len(BIG)} bytes on the server" if lengths else "longer than")
+    error, told = (ModelUnavailable, f"has {2 * len(BIG)} bytes at") if lengths else (Failed, "longer than")
+    pull_fails(store, entry, error, told)
     assert leftovers(store, entry) == []
 
 

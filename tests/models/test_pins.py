@@ -83,7 +83,7 @@ def test_a_login_page_is_not_taken_for_the_model(served: Make, store: Store, web
 def test_a_size_far_from_the_catalogues_is_not_taken_for_the_model(served: Make, store: Store, web: Any) -> None:
     entry = served(hashes=False, model=BIG)
     web.bodies["model.bin"] = b"version https://git-lfs"
-    with pytest.raises(Failed, match=r"has 23 B on the server and about 1\.0 MB"):
+    with pytest.raises(ModelUnavailable, match=r"has 23 B at .* and about 1\.0 MB"):
         store.pull(entry)
     assert store.state(entry) == "missing"
 
