@@ -21,6 +21,7 @@ from ..models.store import Store
 from .agent.agent import Agent
 from .agent.local import LocalPipeline
 from .agent.run import RunResult, Utterance
+from .agent.semantic import SemanticMatcher
 from .agent.understand import Understander
 from .board import Board
 from .bus.service import BusService
@@ -68,7 +69,14 @@ class App:
                 max_tokens=settings.llm.max_tokens,
                 timeout_s=settings.agent.budget_s,
             )
-        self._understander = Understander(self._registry, self._pipeline, settings.agent.language)
+        self._semantic: SemanticMatcher | None = None
+        if (embedder := slots.embedder()) is not None:
+            self._semantic = SemanticMatcher(
+                embedder, commands=self._registry.commands, timeout_s=settings.embedder.timeout_s
+            )
+        self._understander = Understander(
+            self._registry, self._pipeline, settings.agent.language, semantic=self._semantic
+        )
         self._agent = Agent(
             self._registry, self._understander, budget_s=settings.agent.budget_s, queue=settings.agent.queue
         )
@@ -245,10 +253,12 @@ class App:
             return await run.wait()
 
     def _prefetch(self) -> None:
-        """On wake: what the turn will need. The language model only where it was needed lately: most seldom do."""
+        """On wake: what the turn will need. Other models only where they were needed lately: most turns need none."""
         self._recognizer.prefetch()
-        lately = list(self._agent.recent)[-_RECENT_FOR_PREFETCH:]
-        if self._pipeline is not None and any(result.decided_by == "model" for result in lately):
+        lately = {result.decided_by for result in list(self._agent.recent)[-_RECENT_FOR_PREFETCH:]}
+        if self._semantic is not None and lately & {"semantic", "model"}:
+            self._background(self._semantic.prefetch(), "prefetch the sentence encoder")
+        if self._pipeline is not None and "model" in lately:
             self._background(self._pipeline.prefetch(), "prefetch")
 
     def _missing_models(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import FamulusError, InvalidArguments
-from ..engines.handles import Handle, LanguageModelHandle, RecognizerHandle
+from ..engines.handles import EmbedderHandle, Handle, LanguageModelHandle, RecognizerHandle
 from ..engines.host import Host
 from ..engines.pool import Pool
 from ..engines.process import ProcessHost
@@ -18,7 +18,7 @@ from ..models.store import Store
 from .settings import Memory, Settings
 
 _MB = 1_000_000
-_OVERHEAD: dict[Role, int] = {"asr": 110 * _MB, "llm": 120 * _MB}
+_OVERHEAD: dict[Role, int] = {"asr": 110 * _MB, "llm": 120 * _MB, "embedder": 100 * _MB}
 """Resident memory of a worker beyond its model file, measured on x86_64 (Python, library, buffers)."""
 _OTHER_OVERHEAD = 110 * _MB
 _CONTEXT_BYTES = 24 * 1024
@@ -67,6 +67,16 @@ class ModelSlots:
             keep_alive_s=llm.keep_alive_s,
         )
 
+    def embedder(self) -> Slot[EmbedderHandle] | None:
+        """The slot of ``embedder.model``; None where there is none. Raises ``InvalidArguments`` for another model."""
+        embedder = self._settings.embedder
+        if not embedder.model:
+            return None
+        options = {"threads": embedder.threads, "cache_dir": str(self._settings.cache_dir() / "phrases")}
+        return self._slot(
+            "embedder", embedder.model, EmbedderHandle, options=options, keep_alive_s=embedder.keep_alive_s
+        )
+
     def _slot(
         self,
         role: Role,
@@ -99,7 +109,7 @@ def memory_needs(settings: Settings, catalogue: Catalogue) -> dict[str, int]:
     known = {entry.id: entry for entry in catalogue.entries if entry.role in _OVERHEAD}
     if is_path(settings.llm.model):
         known[settings.llm.model] = own_entry(settings.llm.model)
-    chosen = (settings.asr.model, settings.llm.model)
+    chosen = (settings.asr.model, settings.llm.model, settings.embedder.model)
     return {model: need_bytes(known[model], settings.llm.context) for model in chosen if model in known}
 
 
@@ -115,7 +125,7 @@ def need_bytes(entry: ModelEntry, context: int) -> int:
 def missing_models(settings: Settings, catalogue: Catalogue, store: Store) -> dict[str, str]:
     """What the settings name and the disk does not hold: model id → what to do. Reads the disk."""
     problems: dict[str, str] = {}
-    for model in (settings.asr.model, settings.llm.model):
+    for model in (settings.asr.model, settings.llm.model, settings.embedder.model):
         if model:
             try:
                 store.files(find_entry(model, catalogue, store))

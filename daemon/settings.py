@@ -86,6 +86,17 @@ class Llm(_Section):
     max_tokens: int = Field(default=96, ge=8, le=1024, description="Longest answer in tokens.")
 
 
+class Embedder(_Section):
+    """The sentence encoder, which finds what was meant where no sentence of a command matches."""
+
+    model: str = Field(default="use", description="A model id, or empty for none.")
+    keep_alive_s: float = Field(
+        default=300, ge=-1, description="Unload after so many idle seconds; 0 at once, -1 never."
+    )
+    threads: int = Field(default=1, ge=1, le=64, description="Threads of the matrix library.")
+    timeout_s: float = Field(default=30, gt=0, le=120, description="Longest wait, learning new commands included.")
+
+
 class Memory(_Section):
     """How much the models may take together."""
 
@@ -173,6 +184,7 @@ class Settings(_Section):
     listen: Listen = Listen()
     asr: Asr = Asr()
     llm: Llm = Llm()
+    embedder: Embedder = Embedder()
     memory: Memory = Memory()
     models: Models = Models()
     agent: Agent = Agent()

@@ -28,7 +28,13 @@ def models(situation: Situation) -> list[Finding]:
     catalogue = Catalogue.load()
     store = Store(situation.models_dir)
     settings = situation.settings
-    wanted = {"asr": settings.asr.model, "llm": settings.llm.model, "vad": "silero-vad", "wake": settings.wake.engine}
+    wanted = {
+        "asr": settings.asr.model,
+        "llm": settings.llm.model,
+        "embedder": settings.embedder.model,
+        "vad": "silero-vad",
+        "wake": settings.wake.engine,
+    }
     if settings.audio.source == "none":
         del wanted["vad"], wanted["wake"]
     found = []
@@ -49,7 +55,9 @@ def models(situation: Situation) -> list[Finding]:
             found.append(fault(f"model {role}", f"{model} is a model for {entry.role}.", "famulus models list"))
         elif damaged or state != "present":
             message = f"{model} is {'damaged' if damaged else state} in {store.root}."
-            found.append(fault(f"model {role}", message, _pull(situation, model)))
+            # Without the sentence encoder less is understood, but everything works.
+            problem = warning if role == "embedder" else fault
+            found.append(problem(f"model {role}", message, _pull(situation, model)))
         else:
             found.append(ok(f"model {role}", f"{model} is {'whole' if situation.verify else 'there'}."))
     return found

@@ -145,10 +145,11 @@ def levels(found: list[Finding]) -> dict[str, str]:
 def test_a_model_that_is_missing_or_damaged_says_what_to_pull(board: Board, tmp_path: Path) -> None:
     storage = {"storage": {"models": str(tmp_path / "models")}}
     found = models.models(board.situation(**storage))
-    assert levels(found) == {"asr": "fault", "llm": "fault", "vad": "ok", "wake": "ok"}
+    assert levels(found) == {"asr": "fault", "llm": "fault", "embedder": "warning", "vad": "ok", "wake": "ok"}
     assert {finding.mend for finding in found if finding.mend} == {
         "famulus models pull moonshine-tiny-en",
         "famulus models pull smollm2-135m",
+        "famulus models pull use",
     }
     entry = Catalogue.load().entry("smollm2-135m")
     folder = Store(tmp_path / "models").folder(entry)
@@ -165,7 +166,7 @@ def test_a_model_of_another_role_or_of_no_catalogue_is_a_fault(board: Board) -> 
     found = models.models(board.situation(llm={"model": "silero-vad"}, asr={"model": "nonsense"}))
     assert levels(found)["llm"] == levels(found)["asr"] == "fault"
     without = models.models(board.situation(llm={"model": ""}, audio={"source": "none"}))
-    assert set(levels(without)) == {"asr", "llm"}
+    assert set(levels(without)) == {"asr", "llm", "embedder"}
     assert levels(without)["llm"] == "ok"
 
 
