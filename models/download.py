@@ -92,6 +92,7 @@ class Download:
         self._have = 0
         self._received = 0
         self._shown = 0
+        self._pieced = False  # whether more than one response made what is there
 
     def run(self) -> Pin:
         """Fetch what is missing; the part is then whole. Raises ``ModelUnavailable``, ``TimedOut`` or ``Failed``.
@@ -101,11 +102,11 @@ class Download:
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with os.fdopen(os.open(self._part, flags, 0o644), "r+b") as out:
-            resumed = self._resume(out)
+            self._resume(out)
             self._show()
             try:
                 got = self._fetch(out)
-                if resumed and not is_whole(self._promised, got):
+                if self._pieced and not is_whole(self._promised, got):
                     # Two sources may differ where neither tells what it serves: once more, from one of them.
                     self._start_over(out, "what was there does not fit")
                     got = self._fetch(out)
@@ -136,13 +137,13 @@ class Download:
         total = self._promised.size if self._promised else self._ticket.total
         return total is not None and self._have == total
 
-    def _resume(self, out: BinaryIO) -> bool:
+    def _resume(self, out: BinaryIO) -> None:
         """Take up what an earlier run left, as far as it certainly reached the disk."""
         ticket = load_ticket(self._part)
         same = ticket is not None and (ticket.url, ticket.sha256) == (self._fresh.url, self._fresh.sha256)
         if ticket is None or not same or not (ticket.validator or ticket.sha256):
             out.truncate(0)
-            return False
+            return
         self._ticket = ticket
         while self._have < ticket.synced and (chunk := out.read(min(_CHUNK, ticket.synced - self._have))):
             self._digest.update(chunk)
@@ -150,8 +151,8 @@ class Download:
         out.seek(self._have)
         out.truncate()
         if self._have:
+            self._pieced = True
             self._progress.say(f"Going on with {self._label} at {human_size(self._have)}.")
-        return self._have > 0
 
     def _fetch(self, out: BinaryIO) -> Pin:
         failures, tries, last_step, mark = 0, 0, time.monotonic(), 0
@@ -204,7 +205,7 @@ class Download:
             if found is None or int(found[1]) != self._have or self._is_another(validator, int(found[2])):
                 self._start_over(out, "the file on the server is another one now")
                 raise Lost(ModelUnavailable(f"{self._address} changed while it was fetched; pull again."))
-            total = int(found[2])
+            total, self._pieced = int(found[2]), True
         self._check_head(response, total)  # before anything is given up for what it sends
         if self._have and response.status != 206:
             self._start_over(out, "the file on the server is another one now, or cannot be had in parts")
@@ -275,7 +276,7 @@ class Download:
 
     def _start_over(self, out: BinaryIO, why: str) -> None:
         self._progress.say(f"Starting {self._label} over: {why}.")
-        self._ticket, self._digest, self._have = self._fresh, hashlib.sha256(), 0
+        self._ticket, self._digest, self._have, self._pieced = self._fresh, hashlib.sha256(), 0, False
         out.seek(0)
         out.truncate()
         self._show()

@@ -16,7 +16,7 @@ from famulus.models.catalogue import ModelEntry
 from famulus.models.download import Patience
 from famulus.models.fetch import Fetcher
 from famulus.models.store import Store
-from web_rig import HURRIED, describe, leftovers
+from web_rig import HURRIED, Recorder, describe, leftovers
 
 BIG = bytes(range(256)) * 4096
 OTHER = BIG[::-1]
@@ -96,6 +96,18 @@ def test_without_a_tag_the_hash_tells_that_two_halves_do_not_fit(served: Make, s
     web.bodies["model.bin"] = BIG
     assert store.pull(entry) is True
     assert store.files(entry)["model"].read_bytes() == BIG
+
+
+def test_halves_of_two_files_within_one_pull_are_replaced(served: Make, store: Store, web: Any) -> None:
+    class Meanwhile(Recorder):
+        def say(self, text: str) -> None:
+            if "Trying again" in text:
+                web.bodies["model.bin"] = BIG
+
+    entry = served(model=BIG)
+    web.bodies["model.bin"], web.cuts = b"\1" + BIG[1:], [5000]
+    assert store.pull(entry, Meanwhile()) is True
+    assert [asked for _, asked in web.asked] == ["", "bytes=5000-", ""]
 
 
 @pytest.mark.parametrize("tag", ["", 'W/"weak"'])
