@@ -18,7 +18,7 @@ _TAIL_S = 0.3  # kept after the last frame of speech: a recogniser needs room to
 # 10 dB of white noise, Moonshine Tiny had 17 % not to the letter with the first cut (24 % with 0.2 s of lead, 0.1 s of
 # tail and zeros), and 13 % with neither of the two.
 _CUT = (0.3, 0.3)
-_SECOND_CUT = (0.5, 0.1)
+_SECOND_CUT = (1.0, 0.3)
 _LEVEL_STEP = 0.2  # weight of one frame in the level of the speech
 _BACKGROUND = 0.01  # 20 dB below the loudest speech is somebody else's, or noise
 _CLOCK_SLACK_S = 1.0
