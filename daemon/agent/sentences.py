@@ -39,9 +39,17 @@ _SKIP_WORDS: dict[Language, list[str]] = {
 }
 _UNBOUNDED = (0, 1000)
 """The numbers an integer slot reads when its parameter declares no bounds."""
-_MAX_SPELLED = 1000
-"""A wider range reads digits only: the table of its number words would take over 50 ms to build."""
+_ALL_SPELLED = 100
+"""Of larger numbers only the tens are understood in words; all are in digits. A word table has 3 kB per number."""
 _MAX_WISHES = 4
+
+
+class _SpokenRange(RangeSlotList):
+    """A range of whole numbers, of which those that people say as words are spelled out."""
+
+    def get_numbers(self) -> Iterator[int]:
+        spelled_to = min(self.stop, 10 * _ALL_SPELLED)
+        return (n for n in range(self.start, spelled_to + 1) if abs(n) <= _ALL_SPELLED or n % 10 == 0)
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,6 @@ def _slot_lists(parameters: dict[str, Any]) -> Iterator[tuple[str, SlotList]]:
         elif schema.get("type") in {"integer", "number"}:
             low = math.ceil(schema.get("minimum", schema.get("exclusiveMinimum", _UNBOUNDED[0])))
             high = math.floor(schema.get("maximum", schema.get("exclusiveMaximum", max(low, 0) + _UNBOUNDED[1])))
-            spelled = high - low <= _MAX_SPELLED
-            yield name, RangeSlotList(name=name, type=RangeType.NUMBER, start=low, stop=max(low, high), words=spelled)
+            yield name, _SpokenRange(name=name, type=RangeType.NUMBER, start=low, stop=max(low, high))
         elif schema.get("type") == "string":
             yield name, WildcardSlotList(name=name)

@@ -67,6 +67,14 @@ def test_words_digits_and_signs_give_the_same_call(text: str, method: str, args:
     assert match(text) == [Call(method=method, args=args)]
 
 
+@pytest.mark.parametrize(("said", "number"), [("137", 137), ("two hundred", 200), ("ninety-nine", 99), ("600", 600)])
+def test_a_wide_range_reads_all_digits_and_the_numbers_people_say(said: str, number: int) -> None:
+    minutes = {"minutes": {"type": "integer", "minimum": 1, "maximum": 600}}
+    matcher = SentenceMatcher("en", [command("timer.set", minutes, ["timer for {minutes} minutes"])])
+    assert matcher.match(f"timer for {said} minutes") == [Call(method="timer.set", args={"minutes": number})]
+    assert matcher.match("timer for 601 minutes") == []
+
+
 def test_two_wishes_give_two_calls_in_spoken_order() -> None:
     calls = match("Turn off the lamp and open the curtain.")
     assert [call.method for call in calls] == ["light.off", "curtain.open"]
