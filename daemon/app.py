@@ -25,6 +25,7 @@ from .agent.semantic import SemanticMatcher
 from .agent.understand import Understander
 from .board import Board
 from .bus.service import BusService
+from .footprint import give_back
 from .hearing import endpointer_factory, make_source, spotter_factory
 from .lifecycle import feed_watchdog, notify
 from .metrics import Metrics
@@ -37,6 +38,7 @@ from .voice.loop import VoiceLoop
 _LOG = logging.getLogger(__name__)
 _BUS_RETRY_S = 5.0
 _HEALTH_S = 5.0
+_SETTLE_S = 3.0
 _BOARD_S = 10.0
 _RECENT_FOR_PREFETCH = 10
 
@@ -130,6 +132,7 @@ class App:
         has_ear = self._settings.audio.source != "none"
         self._background(feed_watchdog((lambda: self._capture.progress) if has_ear else None), "watchdog")
         self._background(self._announce_health(), "health")
+        self._background(self._settle(), "settle")
         self._background(self._watch_board(), "board")
         self._state = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
@@ -232,6 +235,12 @@ class App:
         while True:
             await self._board.sample()
             await asyncio.sleep(_BOARD_S)
+
+    async def _settle(self) -> None:
+        """Once all is up and idle: the memory of the start goes back."""
+        await asyncio.sleep(_SETTLE_S)
+        let_go = await asyncio.to_thread(give_back)
+        _LOG.debug("gave back %.1f MB of code", let_go / 1e6)
 
     async def _announce_health(self) -> None:
         """A microphone that is lost, or a model that is loaded, is seen by those who watch the bus's properties."""
