@@ -27,6 +27,8 @@ _WORDS_WEIGHT = 0.7
 _NEIGHBOURS = np.array([0.2, 0.3, 0.5], np.float32)  # weights of the third, second and nearest example of a label
 _NEIGHBOURS_WEIGHT = 6.0
 _FREEDOM = 50.0  # C of the usual notation: the inverse of the weight decay
+_EVENNESS = 0.75
+"""1: every label weighs the same, 0: every example. Between, a large label has its say and does not drown others."""
 _STEPS = 150
 _TOKEN = re.compile(r"[㐀-鿿]|\d+|[^\W\d_㐀-鿿]+(?:'[^\W\d_]+)*")
 
@@ -89,7 +91,7 @@ def stored_vectors(path: Path) -> dict[str, Matrix]:
 def fit(
     texts: Sequence[str], vectors: Matrix, labels: Sequence[str], cancelled: Callable[[], bool] = lambda: False
 ) -> Classifier:
-    """Learn from examples; a label weighs as the square root of how many examples it has.
+    """Learn from examples.
 
     Accelerated gradient descent (Nesterov) with the step that the features' largest singular value allows. Raises
     ``Cancelled``.
@@ -100,7 +102,7 @@ def fit(
     rarity = np.asarray(np.log((len(texts) + 1) / (1 + (words > 0).sum(axis=0))), np.float32)
     x = _features(texts, vectors, rarity)
     counts = np.bincount(owners)
-    share = np.asarray(len(x) * counts**-0.5 / (counts**0.5).sum(), np.float32)[owners][:, None]
+    share = np.asarray(len(x) * counts**-_EVENNESS / (counts ** (1 - _EVENNESS)).sum(), np.float32)[owners][:, None]
     wanted = np.eye(len(names), dtype=np.float32)[owners]
     decay = np.full((x.shape[1], 1), 1 / _FREEDOM, np.float32)
     decay[-1] = 0  # the constant feature

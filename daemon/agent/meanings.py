@@ -32,6 +32,7 @@ _FOUND = 0.3
 """In nats: what one more part, and a part that is no wish beside others, cost; what a further sure command gains."""
 _CONSIDERED = 5
 _LEAST = 0.03
+_CERTAIN = 0.98
 _HELD_BACK = 0.5
 """How much of the probability of commands that lack an argument is lost to "none of these"."""
 MAX_WISHES = 4
@@ -67,12 +68,22 @@ def decide(
     clauses: Sequence[tuple[int, int]],
     probabilities: Mapping[tuple[int, int], Mapping[str, float]],
     commands: Mapping[str, Command],
+    *,
+    templates: Mapping[tuple[int, int], Sequence[Call]] | None = None,
 ) -> Meaning:
-    """The meaning of a sentence; ``probabilities`` of command names and ``NONE`` for each run of ``spans_of``."""
+    """The meaning of a sentence; ``probabilities`` of command names and ``NONE`` for each run of ``spans_of``.
+
+    ``templates`` holds what the commands' own templates make of a run, which is as good as certain, except for a
+    command that could do harm: "he said: reboot".
+    """
     wishes = {
         span: _wish(_part(said, clauses[span[0]][0], clauses[span[1] - 1][1]), language, probabilities[span], commands)
         for span in probabilities
     }
+    harmless = {name for name, command in commands.items() if command.risk is Risk.SAFE}
+    for span, known in (templates or {}).items():
+        if known and all(call.method in harmless for call in known):
+            wishes[span] = Wish(tuple(known), _CERTAIN)
 
     def score(start: int, end: int, before: tuple[Wish, ...]) -> float:
         wish = wishes[start, end]

@@ -30,6 +30,7 @@ _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("miles", "kilometres", "meters", "metres", "people", "songs", "degrees fahrenheit"), "other"),
 }
 _NOT_A_NUMBER_AFTER = {"this", "that", "the", "next", "another", "which", "no", "every", "any", "last", "new", "other"}
+_LONGEST = 12  # characters of digits
 _CLOCK = re.compile(
     r"\b(?:half|quarter|\w+) past \w+|\b(?:quarter|five|ten|twenty) to (?:\d+|one|two|three|four|five|six|seven|eight"
     r"|nine|ten|eleven|twelve)\b(?! percent| degrees| minutes)|\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b"
@@ -53,7 +54,7 @@ class _Reader:
         """A number that begins at a word, and the word after it."""
         word = self.word(at)
         if word[:1].isdigit():
-            return float(word), at + 1
+            return (float(word), at + 1) if len(word) <= _LONGEST else None
         if word in ("a", "an") and self.word(at + 1) == "hundred":
             value, at = 100.0, at + 2
         elif word == "a" and self.word(at + 1) == "couple":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from .quantities import Quantity, Unit
 
@@ -21,6 +21,7 @@ _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("点钟", "点", "号", "块", "元", "公里", "岁", "年", "月", "台"), "other"),
 }
 _UNIT = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_LONGEST = 24  # characters; no amount that anyone means is longer
 _TIME = "分钟|小时|钟头|秒钟|秒|天"
 _QUANTITY = re.compile(
     rf"百分之(?P<percent>{_NUMBER})"
@@ -40,34 +41,35 @@ _MEASURES = re.compile(r"[点下首张个些会起定样直切边曲支遍次声
 def find(text: str) -> Iterator[Quantity]:
     """Numbers in spoken order; the 一 of 一下, 一首 or 一点 is none."""
     for match in _QUANTITY.finditer(text):
+        if match.end() - match.start() > _LONGEST:
+            continue
         said = match.groupdict()
-        value: float
-        unit: Unit
-        if said["percent"]:
-            value, unit = _value(said["percent"]), "percent"
-        elif said["below"]:
-            below = _value(said["below"])
-            value, unit = (_value(said["above"]) / below if below else 2.0), "share"
-        elif said["tenths"]:
-            value, unit = _value(said["tenths"]) / 10 + (0.05 if said["twentieth"] else 0), "share"
-        elif said["quarters"]:
-            value, unit = _value(said["quarters"]) * 15, "minute"
-        elif said["halftime"]:
-            value, unit = 0.5, _UNITS[said["halfunit"]]
-        elif said["and_half"]:
-            value, unit = _value(said["and_half"]) + 0.5, _UNITS[said["andunit"]]
-        elif said["number"]:
-            if said["number"] == "一" and said["unit"] == "点":
-                continue
-            value, unit = _value(said["number"]), _UNITS[said["unit"].casefold()]
-            value += 0.5 if said["more"] else 0
-        elif said["half"]:
-            value, unit = 0.5, "share"
-        else:
-            if said["plain"] in ("一", "两", "十", "千", "百") and _MEASURES.match(text, match.end()):
-                continue
-            value, unit = _value(said["plain"]), ""
+        if said["plain"] in ("一", "两", "十", "千", "百") and _MEASURES.match(text, match.end()):
+            continue
+        if said["number"] == "一" and said["unit"] == "点":
+            continue
+        value, unit = _amount(said)
         yield Quantity(value, unit, match.start(), match.end())
+
+
+def _amount(said: Mapping[str, str]) -> tuple[float, Unit]:
+    if said["percent"]:
+        return _value(said["percent"]), "percent"
+    if said["below"]:
+        return _value(said["above"]) / (_value(said["below"]) or 1), "share"
+    if said["tenths"]:
+        return _value(said["tenths"]) / 10 + (0.05 if said["twentieth"] else 0), "share"
+    if said["quarters"]:
+        return _value(said["quarters"]) * 15, "minute"
+    if said["halftime"]:
+        return 0.5, _UNITS[said["halfunit"]]
+    if said["and_half"]:
+        return _value(said["and_half"]) + 0.5, _UNITS[said["andunit"]]
+    if said["number"]:
+        return _value(said["number"]) + (0.5 if said["more"] else 0), _UNITS[said["unit"].casefold()]
+    if said["half"]:
+        return 0.5, "share"
+    return _value(said["plain"]), ""
 
 
 def _value(said: str) -> float:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...capabilities.command import Command, Language
+from ...capabilities.command import Call, Command, Language
 from ...core.errors import FamulusError, NotFound
 from ...engines.handles import EmbedderHandle
 from ...engines.slot import Slot
@@ -23,18 +23,25 @@ from .meanings import Meaning, decide, spans_of
 from .text import MAX_WORDS_BYTES
 
 _LOG = logging.getLogger(__name__)
-_FEW = 4
+_ENOUGH = 8
 """A command with fewer phrases is not known well enough to say that a sentence does not mean it."""
+
+
+Templates = Callable[[str, Language], Awaitable[Sequence[Call]]]
+
+
+async def _no_template(text: str, language: Language) -> Sequence[Call]:
+    return ()
 
 
 @dataclass(frozen=True)
 class _Learnt:
-    """The classifier for these commands; ``labels`` are its columns, ``is_thorough`` where each has phrases enough."""
+    """The classifier for these commands; ``labels`` are its columns, ``barely`` the commands with too few phrases."""
 
     commands: tuple[Command, ...]
     key: str
     labels: tuple[str, ...]
-    is_thorough: bool
+    barely: tuple[str, ...]
 
 
 class SemanticMatcher:
@@ -56,8 +63,14 @@ class SemanticMatcher:
         except FamulusError as error:
             _LOG.info("the sentence encoder was not prefetched: %s", error)
 
-    async def meaning(self, text: str, language: Language, priority: Literal["voice", "background"]) -> Meaning:
-        """The meaning of a normalised sentence.
+    async def meaning(
+        self,
+        text: str,
+        language: Language,
+        priority: Literal["voice", "background"],
+        templates: Templates = _no_template,
+    ) -> Meaning:
+        """The meaning of a normalised sentence; ``templates`` tells what a single clause means by the templates.
 
         Raises ``ModelUnavailable``, ``Busy`` or ``TimedOut`` when the embedder cannot be asked.
         """
@@ -72,9 +85,15 @@ class SemanticMatcher:
         probabilities = {
             span: dict(zip(learnt.labels, row, strict=True)) for span, row in zip(spans, rows, strict=True)
         }
-        meaning = decide(said, language, clauses, probabilities, {command.name: command for command in commands})
-        if meaning.zone == "none" and not learnt.is_thorough:
-            return replace(meaning, zone="unsure", candidates=tuple(command.name for command in commands))
+        certain = {
+            (number, number + 1): await templates(said.text[start:end], language)
+            for number, (start, end) in enumerate(clauses)
+            if len(clauses) > 1
+        }
+        by_name = {command.name: command for command in commands}
+        meaning = decide(said, language, clauses, probabilities, by_name, templates=certain)
+        if meaning.zone == "none" and learnt.barely:
+            return replace(meaning, zone="unsure", candidates=learnt.barely)
         return meaning
 
     async def _classify(
@@ -88,11 +107,15 @@ class SemanticMatcher:
                 except NotFound:
                     pass  # another process than the one that learnt it
             examples = await asyncio.to_thread(training_set, commands)
-            learnt = _Learnt(commands, examples.key, tuple(sorted(set(examples.labels))), _is_thorough(commands))
+            learnt = _Learnt(commands, examples.key, tuple(sorted(set(examples.labels))), _barely_known(commands))
             await embedder.fit(learnt.key, list(examples.texts), list(examples.labels), timeout_s=self._timeout_s)
             self._learnt = learnt
             return learnt, await embedder.classify(learnt.key, texts, timeout_s=self._timeout_s)
 
 
-def _is_thorough(commands: Sequence[Command]) -> bool:
-    return all(len(command.examples) + sum(map(len, command.sentences.values())) >= _FEW for command in commands)
+def _barely_known(commands: Sequence[Command]) -> tuple[str, ...]:
+    return tuple(
+        command.name
+        for command in commands
+        if len(command.examples) + sum(map(len, command.sentences.values())) < _ENOUGH
+    )

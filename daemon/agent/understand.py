@@ -20,7 +20,7 @@ from .run import Decider, Utterance
 from .semantic import SemanticMatcher
 from .stop import is_stop
 from .templates import Templates
-from .text import comparable, language_of, normalise
+from .text import MAX_WORDS_BYTES, comparable, language_of, normalise
 
 _LOG = logging.getLogger(__name__)
 _CACHE_SIZE = 256
@@ -108,7 +108,7 @@ class Understander:
     async def _said(self, text: str, language: Language) -> tuple[Call, ...]:
         """What the templates make of it, as it was said or without what carries no meaning."""
         calls = await self._templates.match(text, language)
-        if not calls:
+        if not calls and len(text.encode()) <= MAX_WORDS_BYTES:
             fluent = make_fluent(text, language)
             if fluent.text != text and not fluent.corrected_from:
                 calls = await self._templates.match(fluent.text, language)
@@ -130,7 +130,7 @@ class Understander:
         if self._semantic is None:
             return Meaning("unsure")
         try:
-            return await self._semantic.meaning(text, language, priority)
+            return await self._semantic.meaning(text, language, priority, self._templates.match)
         except (ModelUnavailable, Busy, TimedOut) as error:
             _LOG.info("the sentence encoder was not asked: %s", error.message)
             return Meaning("unsure")
