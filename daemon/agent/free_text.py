@@ -21,7 +21,7 @@ _THAT = re.compile(r"^that (?=(?:i|we|you|he|she|they|it|the|my|our|there)\b)", 
 _LAST_BIT = re.compile(r"[,，][^,，]{0,12}$")  # ", so please" before the words that follow
 _TAIL: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"[\s,.!?;:]+(?:please|thanks|thank you|dear|dear|darling|honey|mate|now|will you"
+        r"[\s,.!?;:]+(?:please|thanks|thank you|dear|darling|honey|mate|now|will you"
         r"|would you|could you|ok|okay)?$",
         re.IGNORECASE,
     ),
@@ -75,18 +75,22 @@ def _trimmed(words: str, language: Language) -> str:
     return _THAT.sub("", words)
 
 
-def _find(low: str, before: str, language: Language) -> int:
-    """Where the words begin, at a word's start."""
+def _find(low: str, words: str, language: Language) -> int:
+    """Where the words first stand as whole words, else -1; Chinese has no word breaks."""
+    at = low.find(words)
     if language == "zh":
-        return low.find(before)
-    match = re.search(rf"(?<!\w){re.escape(before)}(?!\w)", low)
-    return match.start() if match else -1
+        return at
+    while at >= 0:
+        end = at + len(words)
+        if not (low[at - 1 : at].isalnum() or low[end : end + 1].isalnum()):
+            return at
+        at = low.find(words, at + 1)
+    return at
 
 
 def _is_idle(words: str, idle: str, language: Language) -> bool:
     """Whether the words only name what the command is about: "play some music"."""
-    low = words.casefold()
-    return low in idle if language == "zh" else bool(re.search(rf"(?<!\w){re.escape(low)}(?!\w)", idle))
+    return _find(idle, words.casefold(), language) >= 0
 
 
 @lru_cache(maxsize=64)
