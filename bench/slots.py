@@ -21,7 +21,7 @@ from ..models.catalogue import Catalogue
 from ..models.store import Store, default_root
 from . import procfs
 from .registry import Run, suite
-from .report import Cell, Report, Table, fingerprint, spread
+from .report import Cell, Measurement, Report, Table, fingerprint, measured
 
 _MIN_ROUNDS = 3
 _LOAD_S = 120.0
@@ -132,42 +132,38 @@ async def _own_pss() -> float | None:
 
 
 def _report(machine: dict[str, Any], parameters: dict[str, Any], results: dict[str, list[Round]]) -> Report:
-    spreads = {name: _spreads(rounds) for name, rounds in results.items()}
-    rows: list[tuple[Cell, ...]] = [
-        (name, figure, *values.values()) for name, figures in spreads.items() for figure, values in figures.items()
-    ]
     left: list[tuple[Cell, ...]] = [
-        (name, spreads[name]["parent after - before MB"]["max"], all(done.worker_gone for done in rounds), _BUDGET)
+        (name, max(_left(rounds), default=None), all(done.worker_gone for done in rounds), _BUDGET)
         for name, rounds in results.items()
     ]
     return Report(
         "slots",
         machine,
         parameters,
-        {
-            name: {"rounds": [asdict(done) for done in rounds], "spread": spreads[name]}
-            for name, rounds in results.items()
-        },
-        (
-            Table("load and unload", ("model", "figure", "n", "median", "p90", "min", "max"), tuple(rows)),
-            Table("what stays after unload", ("model", "parent MB, most", "worker gone", "budget"), tuple(left)),
-        ),
+        {name: {"rounds": [asdict(done) for done in rounds]} for name, rounds in results.items()},
+        (Table("what stays after unload", ("model", "parent MB, most", "worker gone", "budget"), tuple(left)),),
         ("PSS of worker and parent, RSS where it says so. First use: 2 s of silence, or a prompt and 4 tokens.",),
+        measurements=tuple(figure for name, rounds in results.items() for figure in _figures(name, rounds)),
     )
 
 
-def _spreads(rounds: list[Round]) -> dict[str, dict[str, float | int | None]]:
-    left = [
+def _left(rounds: list[Round]) -> list[float]:
+    """Megabytes that the parent kept, per round."""
+    return [
         done.parent_after_mb - done.parent_before_mb
         for done in rounds
         if done.parent_after_mb is not None and done.parent_before_mb is not None
     ]
-    return {
-        "load s": spread([done.load_s for done in rounds]),
-        "first use s": spread([done.first_use_s for done in rounds]),
-        "unload s": spread([done.unload_s for done in rounds]),
-        "worker RSS MB": spread([done.worker_rss_mb for done in rounds]),
-        "worker PSS MB": spread([done.worker_pss_mb for done in rounds if done.worker_pss_mb is not None]),
-        "parent loaded MB": spread([done.parent_loaded_mb for done in rounds if done.parent_loaded_mb is not None]),
-        "parent after - before MB": spread(left),
-    }
+
+
+def _figures(name: str, rounds: list[Round]) -> list[Measurement]:
+    no_pss = "the kernel tells no PSS"
+    return [
+        measured(name, "load", "s", [done.load_s for done in rounds]),
+        measured(name, "first use", "s", [done.first_use_s for done in rounds]),
+        measured(name, "unload", "s", [done.unload_s for done in rounds]),
+        measured(name, "worker RSS", "MB", [done.worker_rss_mb for done in rounds]),
+        measured(name, "worker PSS", "MB", [done.worker_pss_mb for done in rounds], reason=no_pss),
+        measured(name, "parent while loaded", "MB", [done.parent_loaded_mb for done in rounds], reason=no_pss),
+        measured(name, "parent after - before", "MB", _left(rounds), "", budget="within 5", reason=no_pss),
+    ]

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import TimedOut
+from .power.cost import Figure
+from .power.options import add_power_options, recording, with_energy
+from .power.recorder import Recorder
 from .recordings import Recording, load_recordings
 from .registry import Run, suite
-from .report import Cell, Report, Table, fingerprint, spread
+from .report import Cell, Report, Table, fingerprint, measured
 from .rig import Rig, add_audio_argument
-from .turn import STAGES, Turn, hear, show_calls, word_error_rate
+from .turn import STAGES, Moment, Turn, hear, show_calls, word_error_rate
+
+_LISTENING = "famulus listens"
+_LISTEN_S = 5.0
+_ENERGY = (
+    Figure("listening for the wake word", _LISTENING, "W"),
+    Figure("per transcript, net of listening", "transcript", "J", base=_LISTENING),
+    Figure("per command by voice, net of listening", "command", "J", base=_LISTENING),
+)
 
 
 @suite("turns", help="play recordings to the daemon: wake word, transcript, calls and milliseconds of each")
@@ -21,27 +34,56 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
     add_audio_argument(parser)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these recordings")
     parser.add_argument("--rounds", type=int, default=1, help="how often to play all of them (default: 1)")
+    add_power_options(parser)
     return _run
 
 
 async def _run(args: argparse.Namespace) -> Report:
-    recordings = load_recordings(args.recordings, args.only)
-    machine = fingerprint()
+    recordings = await asyncio.to_thread(load_recordings, args.recordings, args.only)
+    machine = await asyncio.to_thread(fingerprint)
+    with recording(args) as recorder:
+        report = await _measured(args, machine, recordings, recorder)
+    return with_energy(report, recorder, _ENERGY)
+
+
+async def _measured(
+    args: argparse.Namespace,
+    machine: dict[str, Any],
+    recordings: tuple[Recording, ...],
+    recorder: Recorder | None,
+) -> Report:
     turns: list[Turn] = []
     failures: list[dict[str, str]] = []
     async with Rig(audio=args.audio) as rig:
         await _warm_up(rig, recordings)
+        if recorder is not None:
+            with recorder.span(_LISTENING):
+                await asyncio.sleep(_LISTEN_S)
         for _ in range(args.rounds):
-            for recording in recordings:
+            for one in recordings:
+                begin, seen = time.monotonic(), len(rig.moments.all)
                 try:
-                    turn = await hear(recording, rig.play, rig.moments)
+                    turn = await hear(one, rig.play, rig.moments)
                 except TimedOut as error:
-                    failures.append({"recording": recording.name, "error": error.message})
-                    print(f"  {recording.name}: {error.message}", flush=True)
+                    failures.append({"recording": one.name, "error": error.message})
+                    print(f"  {one.name}: {error.message}", flush=True)
                     continue
                 turns.append(turn)
-                print(f"  {recording.name}: {turn.problem() or 'as expected'}", flush=True)
+                if recorder is not None:
+                    _mark(recorder, turn, begin, rig.moments.all[seen:])
+                print(f"  {one.name}: {turn.problem() or 'as expected'}", flush=True)
     return _report(args, machine, turns, failures)
+
+
+def _mark(recorder: Recorder, turn: Turn, begin: float, moments: list[Moment]) -> None:
+    """A command costs from the first sound to its outcome, a transcript while the recogniser works."""
+    transcribed = turn.stages_ms["transcribe"]
+    heard = next((m.at for m in moments if m.event.kind == "transcript" and m.event.data["final"]), None)
+    if transcribed and heard is not None:
+        recorder.mark("transcript", heard - transcribed / 1000, heard)
+    ended = [moment.at for moment in moments if moment.event.kind == "finished"]
+    if turn.calls and ended:
+        recorder.mark("command", begin, ended[-1], len(turn.calls))
 
 
 async def _warm_up(rig: Rig, recordings: tuple[Recording, ...]) -> None:
@@ -60,22 +102,25 @@ def _report(
     with_calls = [turn for turn in turns if turn.recording.calls is not None]
     rates = [rate for turn in spoken if (rate := _word_error_rate(turn)) is not None]
     understood = [turn for turn in turns if turn.transcript is not None]  # without words nothing was timed
-    times = {stage: [ms for turn in understood if (ms := turn.stages_ms[stage]) is not None] for stage in STAGES}
-    times["end of speech to outcome"] = [turn.outcome_ms for turn in turns if turn.outcome_ms is not None]
+    budgets = {"transcribe": "<= 300 on a Pi 5"}
+    measurements = [
+        measured("turn", stage, "ms", [turn.stages_ms[stage] for turn in understood], budget=budgets.get(stage, ""))
+        for stage in STAGES
+    ]
+    outcomes = [turn.outcome_ms for turn in turns]
+    measurements.append(measured("turn", "end of speech to outcome", "ms", outcomes))
     summary: dict[str, Any] = {
         "woke": [sum(turn.woke for turn in spoken), len(spoken)],
         "false_wakes": [sum(turn.woke for turn in quiet), len(quiet)],
         "calls_as_expected": [sum(turn.problem() is None for turn in with_calls), len(with_calls)],
         "word_error_rate": round(sum(rates) / len(rates), 4) if rates else None,
         "unfinished": len(failures),
-        "ms": {name: spread(values) for name, values in times.items()},
     }
     counts: tuple[tuple[Cell, ...], ...] = tuple(
         (name.replace("_", " "), f"{summary[name][0]} of {summary[name][1]}" if summary[name][1] else None)
         for name in ("woke", "false_wakes", "calls_as_expected")
     )
     wer = summary["word_error_rate"]
-    spreads: tuple[tuple[Cell, ...], ...] = tuple((name, *spread(values).values()) for name, values in times.items())
     return Report(
         "turns",
         machine,
@@ -92,10 +137,10 @@ def _report(
                     ("unfinished", len(failures)),
                 ),
             ),
-            Table("milliseconds", ("stage", "n", "median", "p90", "min", "max"), spreads),
         ),
         ("listen is from the wake word to the end of speech, and so mostly the length of the sentence.",),
         ok=not failures and all(turn.problem() is None for turn in turns),
+        measurements=tuple(measurements),
     )
 
 

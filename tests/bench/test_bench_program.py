@@ -1,6 +1,8 @@
 """The program around the suites: listing, arguments, endings."""
 
+import argparse
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 from famulus.bench.__main__ import main
 from famulus.bench.daemon import private_environment, toml
 from famulus.bench.ending import until_signal
-from famulus.bench.registry import SUITES, suite
+from famulus.bench.registry import SUITES, Run, Suite, suite
+from famulus.bench.report import Report, fingerprint, measured
 
 
 def test_without_a_suite_all_suites_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +69,56 @@ def test_the_daemon_sees_nothing_of_the_user(monkeypatch: pytest.MonkeyPatch, tm
     assert all(
         environment[f"XDG_{name}_HOME"].startswith(str(tmp_path)) for name in ("CONFIG", "STATE", "CACHE", "DATA")
     )
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A suite that measures what its arguments say, and a folder of earlier results."""
+
+    def setup(parser: argparse.ArgumentParser) -> Run:
+        parser.add_argument("--middle", type=float, default=100.0)
+        machine = fingerprint()
+
+        async def run(args: argparse.Namespace) -> Report:
+            samples = [args.middle * (0.995 + index * 0.001) for index in range(10)]
+            return Report("made-up", machine, {}, {}, (), measurements=(measured("x", "wait", "ms", samples),))
+
+        return run
+
+    monkeypatch.setitem(SUITES, "made-up", Suite("made-up", "what its arguments say", setup))
+    monkeypatch.setattr("famulus.bench.__main__.RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_the_latest_result_is_compared_with_and_a_regression_is_flagged(
+    made_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["made-up", "--json", str(made_up / "made-up.json")]) == 0
+    assert "against the run" not in capsys.readouterr().out
+    out = tmp_path / "new"
+    slower = ["made-up", "--middle", "130", "--html", f"{out}.html", "--md", f"{out}.md", "--json", f"{out}.json"]
+    assert main(slower) == 0
+    assert "REGRESSION: x, wait: slower 1.30×" in capsys.readouterr().out
+    assert "Regression: x, wait: slower 1.30×" in Path(f"{out}.html").read_text()
+    assert "REGRESSION: x, wait: slower 1.30×" in Path(f"{out}.md").read_text()
+    (verdict,) = json.loads(Path(f"{out}.json").read_text())["verdicts"]
+    assert verdict["verdict"] == "slower"
+    assert main([*slower, "--fail-on-regression"]) == 3
+    assert main([*slower, "--fail-on-regression", "--no-compare"]) == 0
+    assert main(["made-up", "--middle", "130", "--compare", f"{out}.json", "--fail-on-regression"]) == 0
+    assert "no difference seen" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_compared_with_is_refused_before_the_work(
+    made_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["made-up", "--compare", str(tmp_path / "none.json")]) == 1
+    assert "name a file that --json wrote" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_one_line(
+    made_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["made-up", "--json", str(tmp_path / "file" / "out.json")]) == 1
+    assert capsys.readouterr().err.startswith("The results cannot be written: ")
