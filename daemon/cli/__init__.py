@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands; each sets ``handler``, which takes the arguments and returns the exit code."""
     from .ask import add_ask_parser, add_listen_parser
+    from .bench import add_bench_parser
     from .capabilities import add_capabilities_parser
     from .config import add_config_parser
     from .doctor import add_doctor_parser
@@ -65,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_capabilities_parser(commands)
     add_config_parser(commands)
     add_models_parser(commands)
+    add_bench_parser(commands)
     return parser
 
 
