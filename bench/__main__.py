@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None, *, program: str = "python -m famulus
     try:
         earlier = read_earlier(args.compare) if args.compare else None
         report = asyncio.run(until_signal(_watched(runs[args.suite](args))))
-        report = _compared(replace(report, about=SUITES[args.suite].help), args, earlier)
+        report = replace(report, about=SUITES[args.suite].help, notes=(*report.notes, *args.note))
+        report = _compared(report, args, earlier)
         print("\n" + report.text(), end="")
         _write(report, args)
     except FamulusError as error:
@@ -67,6 +68,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         help="compare with what an earlier --json wrote (default: the newest in bench/results/ of such a machine "
         "with the same parameters)",
     )
+    out.add_argument("--note", action="append", default=[], metavar="TEXT", help="written beside the results")
     out.add_argument("--no-compare", action="store_true", help="compare with nothing")
     out.add_argument("--fail-on-regression", action="store_true", help="end with code 3 where a figure is worse")
 

@@ -17,6 +17,7 @@ from typing import Any
 _VCGENCMD_S = 5.0
 _FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}
 _HOT_RISE_C = 15.0
+_BUSY_LOAD = 0.5
 
 Run = Callable[[Sequence[str]], str | None]
 """The standard output of a command, None where it is not installed or fails."""
@@ -80,6 +81,11 @@ def read_condition(root: Path = Path("/"), run: Run | None = None) -> Condition:
 def troubles(before: Condition, after: Condition) -> list[str]:
     """What happened between two conditions that makes the figures doubtful, a sentence each."""
     found = []
+    if before.load_1min is not None and before.load_1min > _BUSY_LOAD:
+        found.append(
+            f"The machine had other work when this began (load {before.load_1min:.2f}): absolute figures are worse "
+            "than they would be, and ratios within this run tell more."
+        )
     if before.throttle_events is not None and after.throttle_events is not None:
         events = after.throttle_events - before.throttle_events
         if events > 0:

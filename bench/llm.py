@@ -268,6 +268,10 @@ class _Suite:
                 self._ratios(),
             ),
             (
+                "The first token is what a person waits for: from the request to the first piece of the answer. The "
+                "prefix is the part of the prompt that all sentences share, the commands and examples; prefill is "
+                "reading a prompt, decode is writing the answer. llama_cpp.server is the OpenAI-compatible server that "
+                "comes with the same library, with the same file and the same number of threads.",
                 f"The model is {self._model.name} ({self._model.identity}) with {self._threads} threads and a context "
                 f"of {self._context} tokens. Commands that do not fit into the context are left out of the prompt, as "
                 "in the daemon. Times are the caller's, over the worker's pipe or HTTP on loopback.",
@@ -291,13 +295,13 @@ class _Suite:
         small, large = f"famulus, {least} commands", f"famulus, {most} commands"
         server, disk = f"llama_cpp.server, {least} commands", f"llama_cpp.server --cache_type disk, {least} commands"
         wanted = [
-            ("famulus: a kept prefix saves", (small, _COLD), (small, _WARM)),
-            ("famulus: a prefix on disk saves after a restart", (small, _COLD), (small, _DISK)),
-            (f"famulus: {most} commands cost as much as {least}, times", (large, _WARM), (small, _WARM)),
-            ("llama_cpp.server against famulus, prefix kept", (server, _WARM), (small, _WARM)),
-            ("llama_cpp.server against famulus, after a restart", (server, _COLD), (small, _DISK)),
-            ("llama_cpp.server with disk cache against famulus, after a restart", (disk, _DISK), (small, _DISK)),
-            ("famulus against llama_cpp.server, tokens/s of decode", (small, "decode"), (server, "decode")),
+            ("first token of famulus: nothing kept / prefix kept", (small, _COLD), (small, _WARM)),
+            ("first token of famulus after a restart: nothing kept / prefix from disk", (small, _COLD), (small, _DISK)),
+            (f"first token of famulus, prefix kept: {most} commands / {least}", (large, _WARM), (small, _WARM)),
+            ("first token, prefix kept: llama_cpp.server / famulus", (server, _WARM), (small, _WARM)),
+            ("first token after a restart: llama_cpp.server / famulus", (server, _COLD), (small, _DISK)),
+            ("first token after a restart: llama_cpp.server, disk cache / famulus", (disk, _DISK), (small, _DISK)),
+            ("tokens per second of decode: llama_cpp.server / famulus", (server, "decode"), (small, "decode")),
         ]
         rows: list[tuple[Cell, ...]] = []
         for text, over, under in wanted:
@@ -307,4 +311,4 @@ class _Suite:
                 rows.append((text, ratio, None if low is None else f"{low:.2f}–{high:.2f}"))
             else:
                 rows.append((text, None, None))
-        return Table("ratios within this run", ("what", "times", "99 % interval"), tuple(rows))
+        return Table("ratios within this run", ("what, divided by what", "times", "99 % interval"), tuple(rows))

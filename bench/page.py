@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from .plots import MISSING, plots
-from .report import Report, Table, numeric_columns, shown
+from .report import Report, Table, machine_line, numeric_columns, shown
 
 _WHAT = (
     "famulus is a private voice-and-text agent for Linux boards: it listens for a wake word, understands speech and "
@@ -43,11 +43,12 @@ def to_markdown(report: Report) -> str:
     lines = [f"# famulus benchmark: {report.suite}", "", f"{report.when}. {_verdict(report)}", "", _WHAT, ""]
     if report.about:
         lines += [f"This suite measures {report.about}.", ""]
-    lines += ["## The machine", "", *_markdown_table(_machine_table(report)), ""]
+    lines += [f"It ran on: {_markdown_text(machine_line(report.machine))}.", ""]
+    lines += ["## How to read it", "", *(f"- {_markdown_text(note)}" for note in _notes(report)), ""]
     for table in report.all_tables():
         lines += [f"## {_title(table)}", "", *_markdown_table(table), ""]
-    lines += ["## Notes", "", *(f"- {_markdown_text(note)}" for note in _notes(report)), ""]
-    lines += ["## Parameters", "", *_markdown_table(_parameter_table(report))]
+    lines += ["## Parameters", "", *_markdown_table(_parameter_table(report)), ""]
+    lines += ["## The machine", "", *_markdown_table(_machine_table(report))]
     return "\n".join(lines) + "\n"
 
 
@@ -68,23 +69,26 @@ def to_html(report: Report) -> str:
     ]
     if report.about:
         parts.append(f"<p>This suite measures {escape(report.about)}.</p>")
+    parts.append(f"<p>It ran on: {escape(machine_line(report.machine))}.</p>")
     regressions = report.comparison.regressions if report.comparison else []
     parts += [
         f'<p class="bad-note">Regression: {escape(v.measurement.subject)}, {escape(v.measurement.figure)}: '
         f"{escape(v.text)}.</p>"
         for v in regressions
     ]
-    parts += ["<h2>The machine</h2>", _html_table(_machine_table(report))]
-    for table in report.all_tables():
+    parts += ["<h2>How to read it</h2><ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
+    for table in report.tables:
         parts += [f"<h2>{escape(_title(table))}</h2>", _html_table(table)]
     if pictures:
-        parts += ["<h2>Pictures</h2>", "<p>Each dot is one sample, the red line their median.</p>"]
+        parts += ["<h2>The measurements as pictures</h2>", "<p>Each dot is one sample, the red line their median.</p>"]
         parts += [
             f"<figure><figcaption>{escape(title)}</figcaption>{_own_ids(svg, number)}</figure>"
             for number, (title, svg) in enumerate(pictures)
         ]
-    parts += ["<h2>Notes</h2><ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
-    parts += ["<h2>Parameters</h2>", _html_table(_parameter_table(report)), "</body></html>"]
+    for table in report.all_tables()[len(report.tables) :]:
+        parts += [f"<h2>{escape(_title(table))}</h2>", _html_table(table)]
+    parts += ["<h2>Parameters</h2>", _html_table(_parameter_table(report))]
+    parts += ["<h2>The machine</h2>", _html_table(_machine_table(report)), "</body></html>"]
     return "\n".join(parts) + "\n"
 
 

@@ -68,6 +68,12 @@ def test_what_happened_during_the_run_is_told_and_what_was_before_is_not() -> No
     assert "30 °C hotter" in hot
 
 
+def test_other_work_on_the_machine_is_told() -> None:
+    (busy,) = troubles(Condition(load_1min=1.7), Condition(load_1min=2.0))
+    assert busy.startswith("The machine had other work when this began (load 1.70)")
+    assert troubles(Condition(load_1min=0.2), Condition(load_1min=2.0)) == []
+
+
 def test_a_command_that_is_missing_or_fails_gives_nothing() -> None:
     assert run_command(["no-such-program"]) is None
     assert run_command(["false"]) is None

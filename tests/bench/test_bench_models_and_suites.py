@@ -108,6 +108,55 @@ def test_llm_measures_every_start_with_and_without_a_state(tmp_path: Path) -> No
     assert list(body["machine"]["models"]) == ["random hybrid tiny"]
 
 
+@pytest.fixture
+def jetson(tmp_path: Path) -> Path:
+    """A root whose one sensor says 9 W at all times."""
+    device = tmp_path / "root/sys/class/hwmon/hwmon2"
+    device.mkdir(parents=True)
+    files = {"name": "ina3221", "in1_label": "VDD_IN", "in1_input": 5000, "curr1_input": 1800, "update_interval": 20}
+    for name, text in files.items():
+        (device / name).write_text(f"{text}\n")
+    return tmp_path / "root"
+
+
+@pytest.mark.timeout(180)
+def test_llm_tells_joules_per_token_and_command_above_idle(
+    tmp_path: Path, jetson: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("famulus.bench.llm._IDLE_S", 0.4)
+    small = ("llm", "--random", "tiny", "--rounds", "1", "--commands", "4", "--no-peer", "--threads", "1")
+    found = samples(run(tmp_path, *small, "--power", "--power-root", str(jetson)))
+    source = "ina3221 VDD_IN (the board's input)"
+    assert found[source, "model loaded, idle"] == [pytest.approx(9.0, rel=0.01)]
+    assert found[source, "per command by text, net of idle"] == [pytest.approx(0.0, abs=0.01)]
+    assert len(found[source, "per generated token, net of idle"]) <= 1  # a tiny model may be done between two readings
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(180)
+def test_idle_tells_memory_processor_and_watts(tmp_path: Path, jetson: Path) -> None:
+    small = ("idle", "--audio", "fifo", "--seconds", "2", "--warm-up", "0.5", "--starts", "2")
+    found = samples(run(tmp_path, *small, "--power", "--power-root", str(jetson)))
+    assert found["daemon", "memory, RSS"][0] > 10
+    assert len(found["daemon", "time to ready"]) == 1
+    source = "ina3221 VDD_IN (the board's input)"
+    assert found[source, "machine idle"] == [pytest.approx(9.0, rel=0.01)] * 5
+    assert found[source, "listening, net of the idle machine"] == [pytest.approx(0.0, abs=0.1)] * 5
+
+
+@pytest.mark.e2e
+@pytest.mark.models
+@pytest.mark.timeout(180)
+def test_turns_tell_joules_per_command(tmp_path: Path, jetson: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("famulus.bench.turns._LISTEN_S", 0.4)
+    audio = Path(__file__).parents[1] / "data" / "audio"
+    small = ("turns", "--recordings", str(audio), "--only", "wake_light_on", "--audio", "fifo")
+    found = samples(run(tmp_path, *small, "--power", "--power-root", str(jetson)))
+    assert len(found["turn", "end of speech to outcome"]) == 1
+    source = "ina3221 VDD_IN (the board's input)"
+    assert found[source, "per command by voice, net of listening"] == [pytest.approx(0.0, abs=0.5)]
+
+
 @pytest.mark.timeout(120)
 def test_cancel_measures_both_phases_and_kills_nobody(tmp_path: Path) -> None:
     body = run(tmp_path, "cancel", "--random", "tiny", "--rounds", "3", "--commands", "64", "--context", "4096")

@@ -93,8 +93,10 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_the_latest_result_is_compared_with_and_a_regression_is_flagged(
     made_up: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["made-up", "--json", str(made_up / "made-up.json")]) == 0
-    assert "against the run" not in capsys.readouterr().out
+    assert main(["made-up", "--json", str(made_up / "made-up.json"), "--note", "with a fan"]) == 0
+    out_text = capsys.readouterr().out
+    assert "against the run" not in out_text
+    assert "with a fan" in out_text
     out = tmp_path / "new"
     slower = ["made-up", "--middle", "130", "--html", f"{out}.html", "--md", f"{out}.md", "--json", f"{out}.json"]
     assert main(slower) == 0
