@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 _ENOUGH = 8
 """A command with fewer phrases is not known well enough to say that a sentence does not mean it."""
 
+_POSSIBLE = 0.05
+"""Such a command may still be what was meant from this probability on: a language model is asked."""
 
 Templates = Callable[[str, Language], Awaitable[Sequence[Call]]]
 
@@ -92,8 +94,9 @@ class SemanticMatcher:
         }
         by_name = {command.name: command for command in commands}
         meaning = decide(said, language, clauses, probabilities, by_name, templates=certain)
-        if meaning.zone == "none" and learnt.barely:
-            return replace(meaning, zone="unsure", candidates=learnt.barely)
+        if meaning.zone == "none":
+            possible = [n for n in learnt.barely if any(row[n] >= _POSSIBLE for row in probabilities.values())]
+            return replace(meaning, zone="unsure" if possible else "none", candidates=tuple(possible))
         return meaning
 
     async def _classify(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...capabilities.command import Command, Language
+from ...capabilities.command import Call, Command, Language
 from .disfluency import Fluent
 from .free_text import free_words
 from .quantities import SECONDS, Quantity, find_extremes, find_quantities
@@ -64,6 +64,17 @@ def read_arguments(command: Command, said: Fluent, language: Language) -> Readin
     if several is None:
         return Reading((args,))
     return Reading(tuple({**args, several[0]: value} for value in several[1]))
+
+
+def numbers_agree(call: Call, command: Command, said: Fluent, language: Language) -> bool:
+    """Whether every number of a model's call is the one that the rules read: models turn "a quarter" into 100."""
+    for name, schema in command.parameters.get("properties", {}).items():
+        if schema.get("type") not in ("integer", "number") or name not in call.args:
+            continue
+        _, values = _number(said, name, schema, command, language)
+        if call.args[name] not in (*values, schema.get("default")):
+            return False
+    return True
 
 
 def _corrected(said: Fluent, read: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from .local import LocalPipeline
 from .meanings import Meaning
 from .run import Decider, Utterance
 from .semantic import SemanticMatcher
+from .slots_rules import numbers_agree
 from .stop import is_stop
 from .templates import Templates
 from .text import MAX_WORDS_BYTES, comparable, language_of, normalise
@@ -101,9 +102,16 @@ class Understander:
         if self._pipeline is None:
             return Understanding(language)
         found = tuple(await self._pipeline.understand(text, priority))
-        if meaning.candidates and any(call.method not in meaning.candidates for call in found):
+        if not all(self._is_credible(call, meaning, text, language) for call in found):
             found = ()
         return self._remembered(key, Understanding(language, found, "model"))
+
+    def _is_credible(self, call: Call, meaning: Meaning, text: str, language: Language) -> bool:
+        """Whether a model's call is one that likeness thinks possible, with the numbers that were said."""
+        if meaning.candidates and call.method not in meaning.candidates:
+            return False
+        command = self._registry.find(call.method)
+        return numbers_agree(call, command, make_fluent(text, language), language)
 
     async def _said(self, text: str, language: Language) -> tuple[Call, ...]:
         """What the templates make of it, as it was said or without what carries no meaning."""

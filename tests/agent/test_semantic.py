@@ -317,11 +317,13 @@ async def test_a_command_with_few_phrases_is_left_to_the_model(
     registry.register(Capability(name="garden", commands=(thin,)), Deaf())
     model = Model(Call(method="fountain.start"))
     understander = Understander(registry, model, semantic=matcher(encoder, registry))  # type: ignore[arg-type]
-    found = await understander.ask_model(Utterance("tell me a story about rabbits"))
-    assert model.asked
-    assert found.decided_by == "model"
+    found = await understander.ask_model(Utterance("get the fountain running"))
+    assert (found.decided_by, found.calls) == ("model", (Call(method="fountain.start"),))
     model.calls = [Call(method="system.reboot")]
-    assert (await understander.ask_model(Utterance("sing about rabbits"))).calls == ()
+    assert (await understander.ask_model(Utterance("get the fountain running"))).calls == ()
+    asked = len(model.asked)
+    assert (await understander.ask_model(Utterance("who wrote romeo and juliet"))).calls == ()
+    assert len(model.asked) == asked
 
 
 @pytest.mark.models
@@ -354,6 +356,14 @@ async def test_free_words_do_not_swallow_a_second_wish(encoder: Slot[EmbedderHan
     (alone,) = await calls_of("Play the song Bonnie and Clyde")
     assert alone.args["query"].casefold() == "bonnie and clyde"
     assert await calls_of("um turn on the the lamp") == [Call(method="lamp.on")]
+
+
+async def test_a_models_numbers_must_be_those_that_were_said(registry: Registry) -> None:
+    model = Model(Call(method="volume.set", args={"percent": 100}))
+    understander = Understander(registry, model)  # type: ignore[arg-type]
+    assert (await understander.ask_model(Utterance("ring in a quarter of an hour"))).calls == ()
+    model.calls = [Call(method="volume.set", args={"percent": 25})]
+    assert (await understander.ask_model(Utterance("a quarter of the sound"))).calls == tuple(model.calls)
 
 
 async def test_without_the_encoder_the_model_answers_as_before(pool: Pool, registry: Registry) -> None:
