@@ -47,6 +47,7 @@ async def _run(args: argparse.Namespace) -> Report:
         {"missed": canceller.missed, "workers_killed": canceller.killed},
         (),
         (
+            "Prefill is while the model reads the prompt, decode while it writes the answer. "
             "The engine is usable when its worker has ended the cancelled request; a worker that takes more than 100 "
             f"ms is killed. Killed here: {canceller.killed}.",
         ),
