@@ -1,8 +1,8 @@
 """From a classifier's probabilities to calls: which clauses are wishes, which command each means, and how sure that is.
 
 Every run of neighbouring clauses is a candidate; the division of the sentence with the highest probability wins
-(dynamic programming), so that "my toes are cold. Twenty-three, please" is one wish and "skip this and turn it up to
-sixty" are two.
+(dynamic programming), so that "I am freezing. Twenty-two, please" is one wish and "lights on and play some jazz"
+are two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .slots_rules import read_arguments
 Zone = Literal["sure", "unsure", "none"]
 
 SURE = 0.45
-"""Above it the calls are carried out. With CHANCE chosen by cross-validation on declared examples and the corpus."""
+"""From it on the calls are carried out. Chosen on the development set and the held-out sentences of the benchmark:
+higher costs indirect wishes, lower costs restraint."""
 CHANCE = 0.25
 """Below it there is no command in the sentence."""
 RISKY = 0.8
