@@ -33,3 +33,10 @@ async def reading_rig() -> AsyncIterator[Rig]:
     """A daemon without a microphone."""
     async with Rig(audio="none") as rig:
         yield rig
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def model_rig() -> AsyncIterator[Rig]:
+    """The same without a sentence encoder: what no template says goes to the language model."""
+    async with Rig(audio="none", settings={"embedder": {"model": ""}}) as rig:
+        yield rig

@@ -39,23 +39,31 @@ async def test_a_sentence_that_a_template_knows_needs_no_model(reading_rig: Rig)
     assert await reading_rig.daemon.children() == []
 
 
-async def test_an_indirect_wish_goes_through_the_model_to_valid_calls_or_a_plain_sentence(reading_rig: Rig) -> None:
-    await assert_answered(reading_rig, await reading_rig.client.ask(INDIRECT))
+async def test_an_indirect_wish_is_understood_by_its_likeness_to_what_the_app_declared(reading_rig: Rig) -> None:
+    reply = await reading_rig.client.ask(INDIRECT)
+    assert reply.decided_by in ("semantic", "model")
+    assert reply.status in ("done", "not_understood")
+    assert {call["method"] for call in reply.calls} <= await commands(reading_rig)
+    assert_for_people(reply.text)
 
 
-async def test_the_language_worker_killed_in_mid_run_is_told_and_the_next_run_works(reading_rig: Rig) -> None:
-    worker = await reading_rig.daemon.worker("libllama")
-    since = len(reading_rig.moments.all)
+async def test_an_indirect_wish_goes_through_the_model_to_valid_calls_or_a_plain_sentence(model_rig: Rig) -> None:
+    await assert_answered(model_rig, await model_rig.client.ask(INDIRECT))
+
+
+async def test_the_language_worker_killed_in_mid_run_is_told_and_the_next_run_works(model_rig: Rig) -> None:
+    worker = await model_rig.daemon.worker("libllama")
+    since = len(model_rig.moments.all)
     os.kill(worker, signal.SIGSTOP)  # so that it cannot be done before it is killed
-    asking = asyncio.create_task(reading_rig.client.ask("it is rather gloomy over by the sink"))
-    await reading_rig.moments.until(
-        lambda: any(moment.event.data.get("stage") == "select" for moment in reading_rig.moments.all[since:]), 10
+    asking = asyncio.create_task(model_rig.client.ask("it is rather gloomy over by the sink"))
+    await model_rig.moments.until(
+        lambda: any(moment.event.data.get("stage") == "select" for moment in model_rig.moments.all[since:]), 10
     )
     os.kill(worker, signal.SIGKILL)
     broken = await asking
     assert (broken.status, broken.error, broken.calls) == ("failed", "model_unavailable", [])
     assert_for_people(broken.text)
-    await assert_answered(reading_rig, await reading_rig.client.ask("it is rather gloomy over by the sink"))
+    await assert_answered(model_rig, await model_rig.client.ask("it is rather gloomy over by the sink"))
 
 
 async def test_the_commands_of_a_killed_app_are_gone_within_a_second_and_asking_says_so(reading_rig: Rig) -> None:
