@@ -65,7 +65,7 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
 
 async def _run(args: argparse.Namespace) -> Report:
     machine = await asyncio.to_thread(fingerprint)
-    with recording(args) as recorder:
+    async with recording(args) as recorder:
         report = await _measured(args, machine, recorder)
     return with_energy(report, recorder, _ENERGY)
 

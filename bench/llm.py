@@ -79,7 +79,7 @@ async def _run(args: argparse.Namespace) -> Report:
     machine = await asyncio.to_thread(fingerprint)
     model = await asyncio.to_thread(choose_model, args)
     machine["models"] = {model.name: {"model": model.identity}}
-    with recording(args) as recorder:
+    async with recording(args) as recorder:
         report = await _Suite(args, model, recorder).run(machine)
     return with_energy(report, recorder, _ENERGY)
 

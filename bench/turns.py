@@ -41,7 +41,7 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
 async def _run(args: argparse.Namespace) -> Report:
     recordings = await asyncio.to_thread(load_recordings, args.recordings, args.only)
     machine = await asyncio.to_thread(fingerprint)
-    with recording(args) as recorder:
+    async with recording(args) as recorder:
         report = await _measured(args, machine, recordings, recorder)
     return with_energy(report, recorder, _ENERGY)
 

@@ -7,7 +7,7 @@ import datetime
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from ...core.errors import InvalidArguments, NotFound
@@ -39,8 +39,7 @@ class MeterFile:
     def trace(self, wall_minus_monotonic: float) -> Trace:
         """Its readings on this machine's monotonic clock. Raises ``NotFound`` or ``InvalidArguments``."""
         rows = self._rows()
-        gaps = [later - earlier for (earlier, _), (later, _) in pairwise(rows)]
-        trace = Trace(statistics.median(gaps))
+        trace = Trace(statistics.median(later - earlier for (earlier, _), (later, _) in pairwise(rows)))
         for at, watts in rows:
             trace.add_power(at - self.offset_s - wall_minus_monotonic, watts)
         return trace
@@ -62,7 +61,11 @@ class MeterFile:
             raise NotFound(f"{self.path} is missing; name the file that the meter wrote.") from None
         except (OSError, csv.Error, UnicodeDecodeError) as error:
             raise InvalidArguments(f"{self.path} cannot be read as CSV: {error}") from error
-        found = [row for row in rows if row is not None]
+        readings = [row for row in rows if row is not None]
+        # Some meters write whole seconds and several rows in each: one reading then, of their mean.
+        found = [
+            (at, statistics.fmean(watts for _, watts in group)) for at, group in groupby(readings, lambda row: row[0])
+        ]
         if len(found) < 2:
             raise InvalidArguments(f"{self.path} holds fewer than two readings; let the meter run during the suite.")
         for (earlier, _), (later, _) in pairwise(found):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,17 +47,21 @@ def meter_of(args: argparse.Namespace) -> MeterFile | None:
     return MeterFile(args.meter, parse_columns(args.meter_columns), args.meter_offset, check_form(args.meter_time))
 
 
-@contextmanager
-def recording(args: argparse.Namespace) -> Iterator[Recorder | None]:
+@asynccontextmanager
+async def recording(args: argparse.Namespace) -> AsyncIterator[Recorder | None]:
     """A running recorder; None without ``--power`` or ``--meter``."""
     meter = meter_of(args)
     if not args.power and meter is None:
         yield None
         return
-    if not args.power_root.is_dir():
+    if not await asyncio.to_thread(args.power_root.is_dir):
         raise InvalidArguments(f"{args.power_root} is not a folder; --power-root names the one that holds sys.")
-    with Recorder(root=args.power_root, meter=meter) as recorder:
+    recorder = Recorder(root=args.power_root, meter=meter)
+    await asyncio.to_thread(recorder.start)
+    try:
         yield recorder
+    finally:
+        await asyncio.to_thread(recorder.stop)
 
 
 def with_energy(report: Report, recorder: Recorder | None, figures: tuple[Figure, ...]) -> Report:

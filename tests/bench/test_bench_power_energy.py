@@ -318,6 +318,14 @@ def test_forms_of_meters_files(tmp_path: Path, text: str, columns: str, form: st
     assert trace.joules(0.0, 2.0) == pytest.approx(3.0)
 
 
+def test_rows_of_the_same_second_are_one_reading_of_their_mean(tmp_path: Path) -> None:
+    rows = [f"{second},{watts}" for second in range(10) for watts in (1, 2, 3, 6)]
+    (tmp_path / "m.csv").write_text("time,watts\n" + "\n".join(rows) + "\n")
+    trace = MeterFile(tmp_path / "m.csv", parse_columns("time=time,watts=watts"), 0.0, "s").trace(0.0)
+    assert (trace.readings, trace.interval_s) == (10, 1.0)
+    assert trace.joules(0.0, 9.0) == pytest.approx(27.0)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
