@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from ..capabilities.command import Capability, Command, Example, Language, Risk, Sentence
 from ..capabilities.manifest import command_problems
 from ..core.errors import InvalidArguments, NotFound
-from ..daemon.agent.disfluency import make_fluent
-from ..daemon.agent.slots_rules import read_arguments
+from ..daemon.agent.meaning.arguments import read_arguments
+from ..daemon.agent.meaning.disfluency import make_fluent
 from ..daemon.agent.text import normalise
 
 DATA = Path(__file__).with_name("data")

@@ -19,8 +19,8 @@ from ..capabilities.provider import CallContext
 from ..capabilities.registry import Registry
 from ..core.errors import InvalidArguments, NotFound
 from ..daemon.agent.local import LocalPipeline
+from ..daemon.agent.meaning.matcher import SemanticMatcher
 from ..daemon.agent.run import Utterance
-from ..daemon.agent.semantic import SemanticMatcher
 from ..daemon.agent.understand import Understander
 from ..engines.handles import EmbedderHandle, LanguageModelHandle
 from ..engines.pool import Pool

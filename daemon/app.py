@@ -20,8 +20,8 @@ from ..models.catalogue import Catalogue
 from ..models.store import Store
 from .agent.agent import Agent
 from .agent.local import LocalPipeline
+from .agent.meaning.matcher import SemanticMatcher
 from .agent.run import RunResult, Utterance
-from .agent.semantic import SemanticMatcher
 from .agent.understand import Understander
 from .board import Board
 from .bus.service import BusService

@@ -12,13 +12,13 @@ from typing import Literal, cast
 from ...capabilities.command import Call, Language
 from ...capabilities.registry import Registry
 from ...core.errors import Busy, ModelUnavailable, NotFound, TimedOut
-from .clauses import split_clauses
-from .disfluency import make_fluent
 from .local import LocalPipeline
-from .meanings import Meaning
+from .meaning.arguments import numbers_agree
+from .meaning.clauses import split_clauses
+from .meaning.decide import Meaning
+from .meaning.disfluency import make_fluent
+from .meaning.matcher import SemanticMatcher
 from .run import Decider, Utterance
-from .semantic import SemanticMatcher
-from .slots_rules import numbers_agree
 from .stop import is_stop
 from .templates import Templates
 from .text import MAX_WORDS_BYTES, comparable, language_of, normalise

@@ -14,14 +14,14 @@ from famulus.capabilities.command import Call, Capability, Command, Example, Lan
 from famulus.capabilities.provider import CallContext
 from famulus.capabilities.registry import Registry
 from famulus.core.errors import ModelUnavailable
-from famulus.daemon.agent.clauses import MAX_CLAUSES, split_clauses
-from famulus.daemon.agent.declared_words import is_in_declared_words
-from famulus.daemon.agent.disfluency import make_fluent
-from famulus.daemon.agent.examples import NONE, training_set
-from famulus.daemon.agent.expand import readings
-from famulus.daemon.agent.meanings import CHANCE, SURE, Meaning, decide, spans_of
+from famulus.daemon.agent.meaning.clauses import MAX_CLAUSES, split_clauses
+from famulus.daemon.agent.meaning.decide import CHANCE, SURE, Meaning, decide, spans_of
+from famulus.daemon.agent.meaning.declared_words import is_in_declared_words
+from famulus.daemon.agent.meaning.disfluency import make_fluent
+from famulus.daemon.agent.meaning.examples import NONE, training_set
+from famulus.daemon.agent.meaning.expand import readings
+from famulus.daemon.agent.meaning.matcher import SemanticMatcher
 from famulus.daemon.agent.run import Utterance
-from famulus.daemon.agent.semantic import SemanticMatcher
 from famulus.daemon.agent.understand import Understander
 from famulus.engines.handles import EmbedderHandle
 from famulus.engines.pool import Pool

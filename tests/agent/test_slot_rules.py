@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from famulus.capabilities.command import Command, Example, Language, Sentence
-from famulus.daemon.agent.disfluency import make_fluent
-from famulus.daemon.agent.quantities import find_quantities
-from famulus.daemon.agent.slots_rules import Reading, read_arguments
+from famulus.daemon.agent.meaning.arguments import Reading, read_arguments
+from famulus.daemon.agent.meaning.disfluency import make_fluent
+from famulus.daemon.agent.meaning.quantities import find_quantities
 
 ROOMS = {
     "type": "string",

@@ -135,8 +135,7 @@ def test_a_run_counts_by_kind_and_stage(
     results = json.loads(out.read_text("utf-8"))["results"]
     assert results["groups"]["all"] == {"n": 2, "commands": 1.0, "commands_and_arguments": 1.0}
     assert results["groups"]["restraint"]["n"] == 1
-    # Commands with so few phrases leave "none of these" to a model, and there is none.
-    assert {stage: group["n"] for stage, group in results["stages"].items()} == {"sentences": 1, "nobody": 1}
+    assert {stage: group["n"] for stage, group in results["stages"].items()} == {"sentences": 1, "semantic": 1}
     assert results["wrong_dangerous_calls"] == []
     assert "Wrong dangerous calls: 0." in capsys.readouterr().out
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...capabilities.command import Call, Command, Language, Risk
+from ....capabilities.command import Call, Command, Language, Risk
+from .arguments import read_arguments
 from .declared_words import is_in_declared_words
 from .disfluency import Fluent
 from .examples import NONE
-from .slots_rules import read_arguments
 
 Zone = Literal["sure", "unsure", "none"]
 

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...capabilities.command import Command, Language
+from ....capabilities.command import Command, Language
+from ..text import normalise
 from .expand import readings
-from .text import normalise
 
 _MARK = "\x00"
 _LONGEST_WORDS = 6

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from ...capabilities.command import Language
+from ....capabilities.command import Language
 
 _HAN = re.compile(r"[㐀-鿿]")
 _WILDCARDS = frozenset({"all", "any", "every", "everything", "everywhere"})

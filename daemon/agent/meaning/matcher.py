@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...capabilities.command import Call, Command, Language
-from ...core.errors import FamulusError, NotFound
-from ...engines.handles import EmbedderHandle
-from ...engines.slot import Slot
+from ....capabilities.command import Call, Command, Language
+from ....core.errors import FamulusError, NotFound
+from ....engines.handles import EmbedderHandle
+from ....engines.slot import Slot
+from ..text import MAX_WORDS_BYTES
 from .clauses import split_clauses
+from .decide import Meaning, decide, spans_of
 from .disfluency import make_fluent
 from .examples import as_classified, training_set
-from .meanings import Meaning, decide, spans_of
-from .text import MAX_WORDS_BYTES
 
 _LOG = logging.getLogger(__name__)
 _ENOUGH = 8

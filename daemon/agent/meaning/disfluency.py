@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...capabilities.command import Language
+from ....capabilities.command import Language
 
 _FILLERS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...capabilities.command import Call, Command, Language
+from ....capabilities.command import Call, Command, Language
 from .disfluency import Fluent
 from .free_text import free_words
 from .quantities import SECONDS, Quantity, find_extremes, find_quantities

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from ...capabilities.command import Command, Language
+from ....capabilities.command import Command, Language
+from ..text import normalise
 from .expand import readings
-from .text import normalise
 
 NONE = "none of these"
 _NONE_CORPUS = Path(__file__).with_name("none.toml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...capabilities.command import Language
+from ....capabilities.command import Language
 
 MAX_CLAUSES = 6
 _BREAKS: dict[Language, re.Pattern[str]] = {

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
-from ...capabilities.command import Command, Language
+from ....capabilities.command import Command, Language
 from .expand import readings
 
 _COMMON_TEXT = """

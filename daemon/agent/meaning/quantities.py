@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...capabilities.command import Language
+from ....capabilities.command import Language
 
 Unit = Literal["", "percent", "share", "second", "minute", "hour", "day", "degree", "fahrenheit", "other"]
 SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
