@@ -135,7 +135,7 @@ def test_llm_tells_joules_per_token_and_command_above_idle(
 @pytest.mark.e2e
 @pytest.mark.timeout(180)
 def test_idle_tells_memory_processor_and_watts(tmp_path: Path, jetson: Path) -> None:
-    small = ("idle", "--audio", "fifo", "--seconds", "2", "--warm-up", "0.5", "--starts", "2")
+    small = ("idle", "--audio", "fifo", "--seconds", "2", "--warm-up", "0.5", "--starts", "1")
     found = samples(run(tmp_path, *small, "--power", "--power-root", str(jetson)))
     assert found["daemon", "memory, RSS"][0] > 10
     assert len(found["daemon", "time to ready"]) == 1
