@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from importlib.metadata import version
 from typing import Any
 
 from ..capabilities.builtin import clock, timer
 from ..capabilities.registry import Registry
 from ..core.errors import Denied, FamulusError
 from ..engines.handles import RecognizerHandle
-from ..engines.memory import mem_available, rss_of
 from ..engines.protocols import Transcript
 from ..engines.slot import Slot
 from ..models.catalogue import Catalogue
@@ -32,6 +29,7 @@ from .metrics import Metrics
 from .metrics_server import MetricsServer
 from .models import ModelSlots, make_pool, missing_models, model_root
 from .settings import Settings
+from .status import VERSION, Status
 from .voice.capture import Capture
 from .voice.loop import VoiceLoop
 
@@ -48,8 +46,6 @@ class App:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._started = time.monotonic()
-        self._state = "starting"
         catalogue = Catalogue.load()
         store = Store(model_root(settings))
         self._catalogue, self._store = catalogue, store
@@ -101,17 +97,25 @@ class App:
             think_s=settings.agent.budget_s + 5,
         )
         self._agent.also_cancel(self._voice.cancel)
+        self._board = Board()
+        self._status = Status(
+            capture=self._capture,
+            voice=self._voice,
+            agent=self._agent,
+            registry=self._registry,
+            pool=self._pool,
+            board=self._board,
+        )
         self._bus = BusService(
             settings.bus.address,
             settings.bus.name,
             agent=self._agent,
             voice=self._voice if settings.audio.source != "none" else None,
             registry=self._registry,
-            status=self.status,
-            version=version("famulus"),
+            status=self._status,
+            version=VERSION,
         )
-        self._board = Board()
-        self._metrics = Metrics(self.status)
+        self._metrics = Metrics(self._status)
         self._metrics_server: MetricsServer | None = None
         if settings.metrics.listen:
             self._metrics_server = MetricsServer(settings.metrics.listen, self._metrics.text)
@@ -123,8 +127,8 @@ class App:
         self._registry.register(timer.capability(), self._timers)
         self._registry.on_change(lambda _: self._understander.prepare())
         self._understander.prepare()
-        await self._timers.start()
         await self._start_bus()
+        await self._timers.start()  # after the bus, which tells of the timers that ended meanwhile
         await self._voice.start()
         await self._start_metrics()
         for problem in (await asyncio.to_thread(self._missing_models)).values():
@@ -134,76 +138,24 @@ class App:
         self._background(self._announce_health(), "health")
         self._background(self._settle(), "settle")
         self._background(self._watch_board(), "board")
-        self._state = "ready"
+        self._status.phase = "ready"
         await notify(f"READY=1\nSTATUS=Listening through {self._capture.health().source}")
-        _LOG.info("ready after %.2f s", time.monotonic() - self._started)
+        _LOG.info("ready after %.2f s", self._status.uptime_s)
 
     async def stop(self) -> None:
-        """From any state to nothing, within five seconds."""
-        self._state = "stopping"
+        """From any state to nothing, within five seconds; a part that fails to stop does not keep the others up."""
+        self._status.phase = "stopping"
         await notify("STOPPING=1")
         for task in self._tasks:
             task.cancel()
+        parts = [self._voice.stop, self._agent.close, self._bus.stop, self._timers.stop, self._pool.close]
         if self._metrics_server is not None:
-            await self._metrics_server.stop()
-        await self._voice.stop()
-        await self._agent.close()
-        await self._bus.stop()
-        await self._timers.stop()
-        await self._pool.close()
-
-    def status(self) -> dict[str, Any]:
-        """The state of all parts, as JSON values; holds no words that a person said."""
-        ear = self._capture.health()
-        board = self._board.reading
-        available = mem_available()
-        return {
-            "state": self._state if self._state != "ready" else self._voice.state,
-            "mode": "local",
-            "version": version("famulus"),
-            "uptime_s": round(time.monotonic() - self._started, 1),
-            "memory_mb": round(rss_of("self") / 1e6, 1),
-            "memory_available_mb": None if available is None else round(available / 1e6),
-            "temperature_c": None if board.temperature_c is None else round(board.temperature_c, 1),
-            "throttled": list(board.throttled),
-            "health": {
-                "microphone": ear.state,
-                "wake_word": "failed" if ear.wake_error else "ok" if ear.state == "ok" else ear.state,
-                "board": board.state,
-                **{slot.name: slot.state for slot in self._pool.snapshot()},
-            },
-            "microphone": {
-                "source": ear.source,
-                "message": ear.message or ear.wake_error,
-                "level_dbfs": None if ear.level_dbfs is None else round(ear.level_dbfs, 1),
-                "frame_age_s": None if ear.frame_age_s is None else round(ear.frame_age_s, 2),
-                "losses": ear.losses,
-            },
-            "slots": [
-                {
-                    "name": slot.name,
-                    "state": slot.state,
-                    "reason": slot.reason,
-                    "memory_mb": round(slot.rss_bytes / 1e6, 1),
-                    "expires_in_s": None if slot.expires_in_s is None else round(slot.expires_in_s, 1),
-                    "loads": slot.loads,
-                    "last_load_s": round(slot.last_load_s, 3),
-                    "queue": slot.queue,
-                }
-                for slot in self._pool.snapshot()
-            ],
-            "capabilities": {c.name: len(c.commands) for c in self._registry.capabilities()},
-            "last_runs": [
-                {
-                    "run": r.run,
-                    "status": r.status,
-                    "decided_by": r.decided_by,
-                    "ms": round(sum(r.stages_ms.values()), 1),
-                    "stages_ms": {stage: round(ms, 1) for stage, ms in {**r.voice_ms, **r.stages_ms}.items()},
-                }
-                for r in list(self._agent.recent)[-5:]
-            ],
-        }
+            parts.insert(0, self._metrics_server.stop)
+        for stop in parts:
+            try:
+                await stop()
+            except Exception:
+                _LOG.exception("a part did not stop cleanly")
 
     async def _start_bus(self) -> None:
         try:

@@ -296,7 +296,7 @@ class Slot(Generic[HandleT]):
         host: Host | None = None
         try:
             async with self._pool.load_turn(self):
-                host = self._open_host()
+                host = await asyncio.to_thread(self._open_host)  # it looks for files
                 started = time.monotonic()
                 try:
                     await host.start(timeout_s=self._load_timeout_s)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...core.errors import FamulusError
 from ...models.catalogue import Catalogue
+from ...models.own import find_entry
 from ...models.store import Store
 from ..board import read_text
 from ..models import memory_needs
@@ -43,7 +44,7 @@ def models(situation: Situation) -> list[Finding]:
             found.append(ok(f"model {role}", "None, by the settings: sentences only."))
             continue
         try:
-            entry = catalogue.entry(model)
+            entry = find_entry(model, catalogue, store)
             state = store.state(entry)
             damaged = (
                 [name for name, state in store.verify(entry).items() if state != "present"] if situation.verify else []

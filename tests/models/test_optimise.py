@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import BlockBuster
 from famulus.core.errors import Failed, InvalidArguments, ModelUnavailable, NotFound
 from famulus.daemon.models import ModelSlots, make_pool, memory_needs, missing_models
 from famulus.daemon.settings import Settings
@@ -176,13 +175,6 @@ async def answer(settings: Settings, store: Store) -> str:
     return pieces[-1].finish
 
 
-@pytest.fixture
-def may_stat(loop_guard: BlockBuster) -> None:
-    """A slot looks for its files on the loop, at each load: microseconds, where the guard counts calls."""
-    loop_guard.deactivate()
-
-
-@pytest.mark.usefixtures("may_stat")
 async def test_the_daemon_runs_a_language_model_by_its_path(store: Store, tmp_path: Path) -> None:
     settings = settings_for(str(TINY), tmp_path)
     assert missing_models(settings, Catalogue.load(), store).get(str(TINY)) is None
@@ -190,7 +182,6 @@ async def test_the_daemon_runs_a_language_model_by_its_path(store: Store, tmp_pa
     assert await answer(settings, store) in ("length", "stop")
 
 
-@pytest.mark.usefixtures("may_stat")
 async def test_the_daemon_runs_what_was_optimised(store: Store, tmp_path: Path) -> None:
     made, _ = optimise(own_entry(str(HYBRID)), store)
     assert await answer(settings_for(made.id, tmp_path), store) in ("length", "stop")
