@@ -53,7 +53,7 @@ async def _serve(settings: Settings, config: Path | None) -> int:
     signals.install()
     app: App | None = None
     try:
-        app = App(settings)
+        app = await asyncio.to_thread(App, settings)  # it reads the catalogue
         started = asyncio.ensure_future(app.start())
         stopped = asyncio.ensure_future(signals.wait())
         await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
