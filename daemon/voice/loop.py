@@ -217,9 +217,10 @@ class VoiceLoop:
 
     async def _words(self, endpointer: Endpointer, language: str) -> str:
         """What was said; where no sentence is known for it, another cut of the audio may have the words right."""
-        text = (await self._transcribe(endpointer.segment)).text.strip()
-        if text and not await self._is_known(text, language):
-            again = (await self._transcribe(endpointer.second_segment)).text.strip()
+        first, second = endpointer.segment, endpointer.second_segment
+        text = (await self._transcribe(first)).text.strip()
+        if text and second != first and not await self._is_known(text, language):
+            again = (await self._transcribe(second)).text.strip()
             if again and await self._is_known(again, language):
                 return again
         return text

@@ -174,11 +174,20 @@ async def test_words_that_no_sentence_knows_are_heard_again_with_another_cut(
     room.texts = list(heard)
     room.known = lambda text: text == "what time is it"
     await room.start()
-    room.ask()
+    room.source.say(WAKE, *[HUSH] * 8, *[SPEECH] * 6)
     await room.events.finished()
     assert room.utterances[0][0].text == words
     assert [event.data["text"] for event in room.events.of("transcript")] == [words]
     assert len(room.segments) == len(set(room.segments)) == len(heard)
+
+
+async def test_where_both_cuts_are_the_same_one_hearing_is_enough(room: Room) -> None:
+    room.texts = ["what dime is it"]
+    room.known = lambda text: False
+    await room.start()
+    room.source.say(WAKE, *[SPEECH] * 6)
+    await room.events.finished()
+    assert len(room.segments) == 1 and room.utterances[0][0].text == "what dime is it"
 
 
 async def test_a_transcription_error_is_told_with_its_code_and_sentence(room: Room) -> None:
