@@ -273,7 +273,7 @@ class _Suite:
                 "reading a prompt, decode is writing the answer. llama_cpp.server is the OpenAI-compatible server that "
                 "comes with the same library, with the same file and the same number of threads; on processors with "
                 "AMX both run without its kernels, which crash (ggml-org/llama.cpp#20824).",
-                f"The model is {self._model.name} ({self._model.identity}) with {self._threads} thread(s) and a context "
+                f"The model is {self._model.name} ({self._model.identity}) with {self._threads} threads and a context "
                 f"of {self._context} tokens. Commands that do not fit into the context are left out of the prompt, as "
                 "in the daemon. Times are the caller's, over the worker's pipe or HTTP on loopback.",
                 *self._notes,
