@@ -105,11 +105,13 @@ async def _run(args: argparse.Namespace) -> Report:
 def _figures(row: _Listening) -> list[Measurement]:
     answer = row.answer
     reason = answer.get("error", "")
-    return [
+    figures = [
         measured(row.subject, "processor", "% of one core", answer.get("cpu_percent", []), reason=reason),
         measured(row.subject, "memory, RSS", "MB", [answer.get("rss_mb")], reason=reason),
-        measured(row.subject, "false accepts", "", [answer.get("hits")], reason=reason),
     ]
+    if row.engine != "none":
+        figures.append(measured(row.subject, "false accepts", "", [answer.get("hits")], reason=reason))
+    return figures
 
 
 def _verdicts(judged: dict[str, dict[str, Any]]) -> Table:
