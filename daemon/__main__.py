@@ -34,7 +34,11 @@ def main() -> None:
         print(error.message, file=sys.stderr)  # noqa: T201  (before there is a log)
         sys.exit(os.EX_CONFIG)
     set_up_logging(settings.log.level)
-    sys.exit(asyncio.run(_serve(settings, args.config)))
+    code = asyncio.new_event_loop().run_until_complete(_serve(settings, args.config))
+    logging.shutdown()
+    # All that must be kept is kept by now. Threads of sound libraries may still run, and so may a read that hangs:
+    # to end the interpreter under them can crash, to wait for them can last.
+    os._exit(code)
 
 
 async def _serve(settings: Settings, config: Path | None) -> int:
