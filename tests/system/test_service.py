@@ -29,6 +29,8 @@ def free_text() -> str:
 @pytest.fixture(scope="session")
 def service(container: Container) -> Container:
     """famulus as script/install puts it there, and two people: alice in the group famulus, bob outside it."""
+    # Without a sentence encoder, what no sentence matches goes to the language model.
+    container.run("systemctl", "set-environment", "FAMULUS_EMBEDDER__MODEL=")
     done = install(container)
     assert done.returncode == 0, done.stdout + done.stderr
     container.run("useradd", "--create-home", "--groups", "famulus", "alice")
@@ -157,6 +159,14 @@ def test_a_call_starts_the_stopped_service(service: Container) -> None:
 
 def test_a_language_model_runs_in_the_sandbox(service: Container) -> None:
     assert '"decided_by" s "model"' in ask(service, free_text())
+
+
+def test_the_sentence_encoder_runs_in_the_sandbox(service: Container) -> None:
+    with drop_in(service, "Environment=FAMULUS_EMBEDDER__MODEL=use"):
+        start(service)
+        ask(service, free_text())
+        assert slots(service)["use"] == "ready"
+    start(service)
 
 
 PROBE = """
