@@ -13,7 +13,8 @@ from typing import Any, Literal
 from ....capabilities.command import Call, Command, Language
 from .disfluency import Fluent
 from .free_text import free_words
-from .quantities import SECONDS, Quantity, find_extremes, find_quantities
+from .quantities import find_extremes, find_quantities
+from .quantity import SECONDS, Quantity
 from .spoken_values import named_values
 
 Fault = Literal["", "missing", "out_of_range"]

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from ....capabilities.command import Language
-
-Unit = Literal["", "percent", "share", "second", "minute", "hour", "day", "degree", "fahrenheit", "other"]
-SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """``value`` of ``unit``, said at ``start:end``.
-
-    A ``share`` is a part of the whole, 0 to 1; ``other`` is a unit that no parameter counts in (o'clock, pounds).
-    """
-
-    value: float
-    unit: Unit
-    start: int
-    end: int
-
+from .quantities_en import find as find_en
+from .quantities_zh import find as find_zh
+from .quantity import SECONDS, Quantity
 
 _EXTREMES: dict[Language, tuple[tuple[re.Pattern[str], float], ...]] = {
     "en": (
@@ -58,10 +43,7 @@ _EXTREMES: dict[Language, tuple[tuple[re.Pattern[str], float], ...]] = {
 
 def find_quantities(text: str, language: Language) -> list[Quantity]:
     """All numbers of a sentence in spoken order; the parts of a duration are added up."""
-    if language == "zh":
-        from .quantities_zh import find
-    else:
-        from .quantities_en import find
+    find = find_zh if language == "zh" else find_en
     return list(_durations_added(find(text), text))
 
 

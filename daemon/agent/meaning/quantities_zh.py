@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .quantities import Quantity, Unit
+from .quantity import Quantity, Unit
 
 _DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "幺": 1}
 _PLACES = {"十": 10, "百": 100, "千": 1000}
