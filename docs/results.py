@@ -33,11 +33,13 @@ def table(file: Path) -> Iterator[str]:
     yield ""
     yield f"[{file.name}](../bench/results/{file.name}), {body['when'][:10]}. {', '.join(filter(None, facts))}.{loaded}"
     yield ""
+    yield from (f"- {note}" for note in (*body["notes"], f"Parameters: `{json.dumps(body['parameters'])}`"))
+    yield ""
     yield "| subject | figure | median | nine of ten | n | budget |"
     yield "|---|---|---|---|---|---|"
     for one in body["measurements"]:
         if one["n"]:
-            figures = f"{_short(one['median'])} {one['unit']} | {_short(one['p90'])} | {one['n']}"
+            figures = f"{_short(one['median'])} {one['unit'] or 'times'} | {_short(one['p90'])} | {one['n']}"
             yield f"| {one['subject']} | {one['figure']} | {figures} | {one['budget']} |"
     yield ""
 

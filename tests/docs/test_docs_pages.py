@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from famulus.daemon.cli import build_parser
+from famulus.daemon.doctor.examine import CHECKS
 from famulus.daemon.settings import Settings
 from famulus.daemon.settings_reference import renewed
 
@@ -106,6 +107,16 @@ def test_every_toml_sample_is_good(page: Path, tmp_path: Path) -> None:
         file = tmp_path / "famulus.toml"
         file.write_text(block, "utf-8")
         load_settings(file, environ={})
+
+
+def test_every_check_of_the_doctor_is_named_for_a_symptom() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+    cells = re.findall(r"^\| \[[^|]+\| ([^|]+) \|$", page, re.MULTILINE)
+    named = {
+        name.partition(" ")[0] + "s" if name.startswith("model ") else name for name in _SPAN.findall(" ".join(cells))
+    }
+    checks = {check.__name__.replace("_", " ") for check in CHECKS}
+    assert named == checks - {"versions", "remote"}  # these two tell, and have no symptom
 
 
 def test_the_settings_reference_is_fresh() -> None:
