@@ -6,7 +6,10 @@ import bisect
 from dataclasses import dataclass, field
 
 _GAP = 3.5
-"""So many intervals without a reading are a gap, in which the energy is not known."""
+_LATE_S = 0.5
+"""A reading may come late on a busy board: only so many intervals, and at least half a second, without one are a gap
+in which the energy is not known. A counter of energy loses nothing meanwhile, unless it wraps more than once."""
+_COUNTER_GAP_S = 60.0
 
 
 @dataclass
@@ -32,14 +35,14 @@ class Trace:
             return
         before = self._watts if self._watts is not None else watts
         step = (at - self._times[-1]) * (before + watts) / 2 if self._times else 0.0
-        self._append(at, step)
+        self._append(at, step, max(_GAP * self.interval_s, _LATE_S))
         self._watts = watts
 
     def add_energy(self, at: float, joules: float) -> None:
         """What was used since the last reading, in joules; the first one only marks the beginning."""
         if self._times and at <= self._times[-1]:
             return
-        self._append(at, joules if self._times else 0.0)
+        self._append(at, joules if self._times else 0.0, _COUNTER_GAP_S)
 
     def add_gap(self, at: float) -> None:
         """The sensor gave nothing at ``at``: from the last reading to the next one nothing is known."""
@@ -62,10 +65,10 @@ class Trace:
         """How many readings lie in that time."""
         return bisect.bisect_right(self._times, end) - bisect.bisect_left(self._times, start)
 
-    def _append(self, at: float, joules: float) -> None:
+    def _append(self, at: float, joules: float, longest_s: float) -> None:
         if self._times:
             last = self._times[-1]
-            if at - last > _GAP * self.interval_s:
+            if at - last > longest_s:
                 self._gaps.append((last, at))
             elif self._gaps and self._gaps[-1][1] > last:  # a gap lasts until there is a reading again
                 self._gaps[-1] = (self._gaps[-1][0], at)

@@ -184,6 +184,19 @@ def test_a_stopped_recorder_is_a_gap_not_a_straight_line() -> None:
     assert trace.joules(0.2, 0.1) is None
 
 
+def test_late_readings_of_a_busy_board_are_no_gap() -> None:
+    trace = Trace(0.02)
+    for at in (0.0, 0.02, 0.3, 0.32, 0.7):
+        trace.add_power(at, 2.0)
+    assert trace.joules(0.0, 0.7) == pytest.approx(1.4)
+    counter = Trace(0.1)
+    for at, joules in ((0.0, 0.0), (0.1, 0.2), (9.0, 17.8)):
+        counter.add_energy(at, joules)
+    assert counter.joules(0.0, 9.0) == pytest.approx(18.0)
+    counter.add_energy(200.0, 1.0)
+    assert counter.joules(0.0, 200.0) is None
+
+
 def test_a_span_too_short_for_a_slow_sensor_stays_empty(tmp_path: Path) -> None:
     world = World(tmp_path, lambda _: 3.0)
     world.with_jetson(update_ms=1000)
