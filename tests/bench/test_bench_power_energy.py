@@ -59,7 +59,7 @@ class World:
             (self.rapl / "energy_uj").write_text(f"{round(self.joules * 1e6) % self.range_uj}\n")
 
     def pass_time(self, seconds: float) -> None:
-        steps = max(1, round(seconds / 0.001))
+        steps = max(1, round(seconds / 0.004))
         for _ in range(steps):
             self.joules += self.draw(self.now + seconds / steps / 2) * seconds / steps
             self.now += seconds / steps
@@ -106,7 +106,7 @@ def test_energy_of_a_power_sensor_is_within_one_percent(
     world.run(recorder, 1)
     before = world.joules
     with recorder.span("work"):
-        world.run(recorder, 60)
+        world.run(recorder, 20)
     expected = world.joules - before
     world.run(recorder, 1)
     (source,) = recorder.sources()
