@@ -12,7 +12,7 @@ from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from ..core.errors import Failed, FamulusError, InvalidArguments, TimedOut
-from .connection import BUS_NAME, Target, call, call_bus, clean, close_bus, on_disconnect, open_bus, resolve_address
+from .connection import BUS_NAME, Target, call, call_bus, clean, close_bus, on_disconnect, open_bus_of
 from .events import Event, Reply, to_event, to_reply
 
 NAME = "org.famulus.Agent"
@@ -171,13 +171,10 @@ class Agent:
 
 @asynccontextmanager
 async def connect(address: str = "auto", name: str = NAME) -> AsyncIterator[Agent]:
-    """Reach famulus over the bus: ``auto`` (the session bus where there is one, else the system bus), ``session``,
+    """Reach famulus over the bus: ``auto`` (the session bus where it is there, else the system bus), ``session``,
     ``system`` or a D-Bus address. Raises ``Failed`` where there is no bus; famulus itself may start later.
     """
-    found = await asyncio.to_thread(resolve_address, address)
-    if not found:
-        raise Failed("The bus address is none, so famulus cannot be reached; set another one.")
-    bus = await open_bus(found)
+    bus = await open_bus_of(name, address)
     try:
         agent = Agent(bus, name)
         await agent.attach()

@@ -18,13 +18,14 @@ from dbus_fast.aio import MessageBus
 from ..core.errors import Denied, Failed, FamulusError, InvalidArguments, NotFound
 from .agent import CAPABILITIES, NAME, PATH
 from .command import Command, Template, make_command
-from .connection import BUS_NAME, Target, call, call_bus, close_bus, on_disconnect, open_bus, resolve_address
+from .connection import BUS_NAME, Target, call, call_bus, close_bus, on_disconnect, open_bus_of
 from .objects import ObjectServer, ServedInterface
 
 _LOG = logging.getLogger(__name__)
 _XML = (Path(__file__).parent / "org.famulus.Provider1.xml").read_text(encoding="utf-8")
 _OBJECT = "/org/famulus/Provider"
 _RETRY_S = (0.2, 5.0)
+_LOOK_AGAIN_S = 3.0
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -41,6 +42,7 @@ class App:
         self._commands: dict[str, Command] = {}
         self._calls: dict[str, asyncio.Task[str]] = {}
         self._daemon = ""
+        self._told_of_waiting = False
         self._wake = asyncio.Event()
         self._stopping = False
         interface = ServedInterface(_XML, {"Invoke": self._invoke, "CancelCall": self._cancel_call})
@@ -95,10 +97,7 @@ class App:
         told = False
         while not self._stopping:
             try:
-                found = await asyncio.to_thread(resolve_address, address)
-                if not found:
-                    raise InvalidArguments("The bus address is none; an app needs a bus to be reached.")
-                bus = await open_bus(found)
+                bus = await open_bus_of(bus_name, address)
             except Failed as error:
                 if not told:
                     _LOG.warning("%s Waiting for it.", error.message)
@@ -107,7 +106,7 @@ class App:
                 delay = min(delay * 2, _RETRY_S[1])
                 continue
             delay, told = _RETRY_S[0], False
-            await self._serve(bus, bus_name)
+            await self._serve(bus, bus_name, may_move=address == "auto")
             await self._pause(_RETRY_S[0])
 
     def main(self) -> None:
@@ -127,7 +126,7 @@ class App:
             loop.add_signal_handler(number, self.stop)
         await self.run(address)
 
-    async def _serve(self, bus: MessageBus, bus_name: str) -> None:
+    async def _serve(self, bus: MessageBus, bus_name: str, may_move: bool) -> None:
         """Stay on one connection until it is lost or the app stops."""
 
         def on_message(message: Message) -> bool:
@@ -155,7 +154,7 @@ class App:
             self._server.attach(bus)
             rule = f"type='signal',sender='{BUS_NAME}',member='NameOwnerChanged',arg0='{bus_name}'"
             await call_bus(bus, "AddMatch", "s", rule)
-            await self._stay_registered(bus, bus_name, lost)
+            await self._stay_registered(bus, bus_name, lost, may_move)
         except Failed as error:
             if bus.connected:
                 raise
@@ -165,10 +164,10 @@ class App:
             await self._server.close()
             await close_bus(bus)
 
-    async def _stay_registered(self, bus: MessageBus, bus_name: str, lost: asyncio.Event) -> None:
+    async def _stay_registered(self, bus: MessageBus, bus_name: str, lost: asyncio.Event, may_move: bool) -> None:
+        """Register whenever famulus comes; ``may_move``: return where it does not, to look for it on another bus."""
         target = Target(bus_name, PATH, CAPABILITIES)
         registered_with = ""
-        told = False
         with contextlib.suppress(NotFound):
             owner = await call_bus(bus, "GetNameOwner", "s", bus_name)
             self._daemon = self._daemon or owner  # a change that came meanwhile is newer
@@ -184,12 +183,17 @@ class App:
                     _LOG.warning("%s is not registered yet: %s", self.name, error.message)
                     await self._pause(_RETRY_S[0])
                     continue
-                registered_with, told = daemon, False
+                registered_with, self._told_of_waiting = daemon, False
                 _LOG.info("%s is registered: %s", self.name, ", ".join(self._commands))
-            elif not self._daemon and not told:
-                registered_with, told = "", True
+            elif not self._daemon and not self._told_of_waiting:
+                registered_with, self._told_of_waiting = "", True
                 _LOG.warning("famulus is not running (%s is not on the bus); waiting for it.", bus_name)
-            await self._wake.wait()
+            if self._daemon or not may_move:
+                await self._wake.wait()
+            else:
+                await self._pause(_LOOK_AGAIN_S)
+                if not self._daemon:
+                    return
         if registered_with and bus.connected:
             with contextlib.suppress(FamulusError):
                 await call(bus, target, "Unregister", "s", [self.name], timeout_s=2)

@@ -85,6 +85,44 @@ async def open_bus(address: str, timeout_s: float = 10) -> MessageBus:
     return bus
 
 
+async def open_bus_of(name: str, address: str) -> MessageBus:
+    """Connect to the bus on which ``name`` is to be found.
+
+    With ``auto`` that is the session bus where ``name`` is on it (or can be started by it), else the system bus where
+    it is on that one, else whichever of the two there is. Raises ``Failed`` where there is none.
+    """
+    if address != "auto":
+        found = await asyncio.to_thread(resolve_address, address)
+        if not found:
+            raise Failed("The bus address is none, so famulus cannot be reached; set another one.")
+        return await open_bus(found)
+    session = await asyncio.to_thread(_session_bus)
+    if not session:
+        return await open_bus(_system_bus())
+    try:
+        bus = await open_bus(session)
+    except Failed:
+        return await open_bus(_system_bus())
+    if await _offers(bus, name):
+        return bus
+    try:
+        system = await open_bus(_system_bus())
+    except Failed:
+        return bus
+    unwanted = bus if await _offers(system, name) else system
+    await close_bus(unwanted)
+    return system if unwanted is bus else bus
+
+
+async def _offers(bus: MessageBus, name: str) -> bool:
+    try:
+        if await call_bus(bus, "NameHasOwner", "s", name):
+            return True
+        return name in await call_bus(bus, "ListActivatableNames")
+    except FamulusError:
+        return False
+
+
 async def close_bus(bus: MessageBus, timeout_s: float = 2) -> None:
     """Leave the bus and wait until the connection is closed."""
     if bus.connected:
@@ -153,7 +191,10 @@ def error_of(reply: Message, destination: str) -> FamulusError:
         case short if short in _GONE:
             return NotFound(f"{destination} does not answer on this bus; start it first.")
         case "AccessDenied":
-            return Denied(f"The bus policy does not allow this call to {destination}; ask its administrator.")
+            return Denied(
+                f"The bus does not let you talk to {destination}; join the group famulus "
+                "(sudo usermod -aG famulus $USER) and log in again."
+            )
         case "LimitsExceeded":
             return Busy("Too many calls are open on this connection; wait for some replies.")
         case "Timeout" | "TimedOut":
