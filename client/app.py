@@ -93,6 +93,8 @@ class App:
 
         Raises ``InvalidArguments`` or ``Denied`` when famulus refuses the manifest.
         """
+        if address == "none":
+            raise InvalidArguments("The bus address is none; an app needs a bus to be reached.")
         delay = _RETRY_S[0]
         told = False
         while not self._stopping:

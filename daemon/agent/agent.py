@@ -158,7 +158,8 @@ class Agent:
                         reply = _summary(reports, language)
                     status, error = _status(reports)
                 else:
-                    status, reply = "not_understood", TEXTS.get("not_understood", language)
+                    status = "not_understood"
+                    reply = understanding.problem or TEXTS.get("not_understood", language)
         except asyncio.CancelledError:
             status, error, reply = "cancelled", "cancelled", TEXTS.get("stopped", language)
         except FamulusError as err:

@@ -6,7 +6,6 @@ each command's templates are parsed once, so that a newly registered app costs o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +36,11 @@ _SKIP_WORDS: dict[Language, list[str]] = {
     ],
     "zh": ["请你", "请", "帮我", "麻烦你", "麻烦", "给我", "你能", "可以", "吧", "吗", "谢谢", "现在", "帮忙"],
 }
-_UNBOUNDED = (0, 1000)
-"""The numbers an integer slot reads when its parameter declares no bounds."""
-_ALL_SPELLED = 100
-"""Of larger numbers only the tens are understood in words; all are in digits. A word table has 3 kB per number."""
+_READ = (-10_000, 100_000)
+"""Every number slot reads these, whatever its bounds: what is out of bounds is refused by name, not misunderstood."""
+_ALL_SPELLED = (-100, 100)
+_SPELLED = (-100, 1000)
+"""Beyond ``_ALL_SPELLED`` only the tens are understood in words; all numbers are in digits. 3 kB per number."""
 _MAX_WISHES = 4
 
 
@@ -48,8 +48,8 @@ class _SpokenRange(RangeSlotList):
     """A range of whole numbers, of which those that people say as words are spelled out."""
 
     def get_numbers(self) -> Iterator[int]:
-        spelled_to = min(self.stop, 10 * _ALL_SPELLED)
-        return (n for n in range(self.start, spelled_to + 1) if abs(n) <= _ALL_SPELLED or n % 10 == 0)
+        low, high = _ALL_SPELLED
+        return (n for n in range(_SPELLED[0], _SPELLED[1] + 1) if low <= n <= high or n % 10 == 0)
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,7 @@ def _slot_lists(parameters: dict[str, Any]) -> Iterator[tuple[str, SlotList]]:
             ]
             yield name, TextSlotList(name=name, values=values)
         elif schema.get("type") in {"integer", "number"}:
-            low = math.ceil(schema.get("minimum", schema.get("exclusiveMinimum", _UNBOUNDED[0])))
-            high = math.floor(schema.get("maximum", schema.get("exclusiveMaximum", max(low, 0) + _UNBOUNDED[1])))
-            yield name, _SpokenRange(name=name, type=RangeType.NUMBER, start=low, stop=max(low, high))
+            # One range for all, so that its table of words is made and kept once per language.
+            yield name, _SpokenRange(name=name, type=RangeType.NUMBER, start=_READ[0], stop=_READ[1])
         elif schema.get("type") == "string":
             yield name, WildcardSlotList(name=name)

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from ...capabilities.command import Call, Language
 from ...capabilities.registry import Registry
-from ...core.errors import Busy, ModelUnavailable, NotFound, TimedOut
+from ...core.errors import Busy, InvalidArguments, ModelUnavailable, NotFound, TimedOut
 from .local import LocalPipeline
 from .meaning.arguments import numbers_agree
 from .meaning.clauses import split_clauses
@@ -29,11 +29,15 @@ _CACHE_SIZE = 256
 
 @dataclass(frozen=True)
 class Understanding:
-    """What an utterance means: its calls (none: not understood), and which stage decided."""
+    """What an utterance means: its calls (none: not understood), and which stage decided.
+
+    ``problem`` tells, where a sentence was understood and cannot be done as it was said, what is wrong with it.
+    """
 
     language: Language
     calls: tuple[Call, ...] = ()
     decided_by: Decider = ""
+    problem: str = ""
 
 
 class Understander:
@@ -75,6 +79,8 @@ class Understander:
         """
         text, language = self.normalised(utterance)
         calls = await self._said(text, language)
+        if problem := self._problem(calls):
+            return Understanding(language, (), "sentences", problem)
         if calls and (self._semantic is None or not self._may_hold_more(calls, text, language)):
             return Understanding(language, calls, "sentences")
         key = (comparable(text), self._registry.version)
@@ -122,6 +128,17 @@ class Understander:
                 calls = await self._templates.match(fluent.text, language)
         # "Use the camera and take a photo" is one photo.
         return tuple(call for call, _ in groupby(calls))
+
+    def _problem(self, calls: Sequence[Call]) -> str:
+        """What is wrong with the arguments of a sentence: "set the volume to 130 percent" is no wish for a model."""
+        for call in calls:
+            try:
+                self._registry.validate(call)
+            except InvalidArguments as error:
+                return error.message
+            except NotFound:  # its app has gone, which the run tells
+                continue
+        return ""
 
     def _may_hold_more(self, calls: Sequence[Call], text: str, language: Language) -> bool:
         """Whether the free words of a single call may have swallowed a second wish: "play jazz and turn it up"."""

@@ -28,6 +28,16 @@ LAMP = Capability(
                 "zh": (Sentence(text="开灯"),),
             },
         ),
+        Command(
+            name="light.dim",
+            description="Dim a light",
+            parameters={
+                "type": "object",
+                "properties": {"percent": {"type": "integer", "minimum": 0, "maximum": 100}},
+                "required": ["percent"],
+            },
+            sentences={"en": (Sentence(text="dim to {percent} percent"),)},
+        ),
         Command(name="light.hang", description="Never ends", sentences={"en": (Sentence(text="hang around"),)}),
         Command(name="light.burn", description="x", risk=Risk.DANGEROUS, sentences={"en": (Sentence(text="burn it"),)}),
         Command(name="light.crash", description="x", sentences={"en": (Sentence(text="crash now"),)}),
@@ -117,6 +127,15 @@ async def test_what_nobody_understands_gets_a_plain_sentence_in_its_language() -
     result = await house.ask("sing me a song")
     assert (result.status, result.reply, result.calls) == ("not_understood", "I did not understand that.", ())
     assert (await house.ask("给我唱首歌")).reply == "我没听懂。"
+
+
+async def test_a_number_out_of_bounds_is_refused_by_name_and_no_model_is_asked_to_guess() -> None:
+    house = House(lambda text: [Call(method="light.on", args={})])
+    result = await house.ask("dim to 130%")
+    assert (result.status, result.decided_by, result.calls) == ("not_understood", "sentences", ())
+    assert "percent" in result.reply and "100" in result.reply
+    assert house.pipeline.asked == [] and house.lamp.calls == []
+    assert (await house.ask("dim to thirty percent")).status == "done"
 
 
 async def test_a_command_whose_app_has_gone_is_named_as_such() -> None:

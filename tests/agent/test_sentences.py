@@ -72,7 +72,11 @@ def test_a_wide_range_reads_all_digits_and_the_numbers_people_say(said: str, num
     minutes = {"minutes": {"type": "integer", "minimum": 1, "maximum": 600}}
     matcher = SentenceMatcher("en", [command("timer.set", minutes, ["timer for {minutes} minutes"])])
     assert matcher.match(f"timer for {said} minutes") == [Call(method="timer.set", args={"minutes": number})]
-    assert matcher.match("timer for 601 minutes") == []
+
+
+@pytest.mark.parametrize(("said", "number"), [("130", 130), ("two hundred", 200), ("minus five", -5)])
+def test_a_number_out_of_bounds_is_read_so_that_it_can_be_refused_by_name(said: str, number: int) -> None:
+    assert match(f"set the volume to {said} percent") == [Call(method="volume.set", args={"percent": number})]
 
 
 def test_two_wishes_give_two_calls_in_spoken_order() -> None:
@@ -89,7 +93,7 @@ def test_more_literal_words_win_over_open_ones() -> None:
     assert match("remember to buy milk") == [Call(method="note.shopping", args={"item": "milk"})]
 
 
-@pytest.mark.parametrize("text", ["set the volume to 130%", "make it bright", "turn on the kitchen sink"])
+@pytest.mark.parametrize("text", ["make it bright", "turn on the kitchen sink"])
 def test_what_no_template_says_matches_nothing(text: str) -> None:
     assert match(text) == []
 
