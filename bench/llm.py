@@ -71,6 +71,11 @@ def _setup(parser: argparse.ArgumentParser) -> Run:
         help=f"registered commands, up to {MOST} (default: 16 64 256)",
     )
     parser.add_argument("--no-peer", action="store_true", help="leave llama_cpp.server out")
+    parser.add_argument(
+        "--no-peer-disk",
+        action="store_true",
+        help="leave its disk cache out, which writes the logits of all positions: gigabytes for a large vocabulary",
+    )
     add_power_options(parser)
     return _run
 
@@ -91,6 +96,7 @@ class _Suite:
         self._rounds = max(args.rounds, 1)
         self._counts = sorted(set(args.commands))
         self._peer = not args.no_peer
+        self._peer_disk = not args.no_peer_disk
         self._threads, self._context = threads_of(args), args.context
         self._model = model
         self._recorder = recorder
@@ -110,7 +116,7 @@ class _Suite:
                 for prompt in prompts:
                     await self._own_round(prompt, Path(directory) / f"{number}-{prompt.commands}", keep=True)
                 if self._peer and not missing:
-                    for disk in (False, True):
+                    for disk in (False, True) if self._peer_disk else (False,):
                         await self._peer_round(prompts[0], Path(directory) / f"peer-{number}-{disk}", disk=disk)
             if self._recorder is not None:
                 await self._energy(prompts[0], self._recorder)
@@ -243,7 +249,9 @@ class _Suite:
         subjects = [self._model.name, *(f"famulus, {count} commands" for count in self._counts)]
         own = self._measurements(subjects, "")
         first = self._counts[0]
-        peers = [f"llama_cpp.server, {first} commands", f"llama_cpp.server --cache_type disk, {first} commands"]
+        peers = [f"llama_cpp.server, {first} commands"]
+        if self._peer_disk:
+            peers.append(f"llama_cpp.server --cache_type disk, {first} commands")
         figures = [*own, *(self._measurements(peers, missing) if self._peer else [])]
         prefixes: list[tuple[Cell, ...]] = [(count, self._prefix_tokens.get(count)) for count in self._counts]
         return Report(
@@ -255,7 +263,7 @@ class _Suite:
                 "context": self._context,
                 "commands": self._counts,
                 "rounds": self._rounds,
-                "peer": self._peer and not missing,
+                "peer": self._peer and not missing and (self._peer_disk or "memory only"),
             },
             {
                 "model": {"name": self._model.name, "identity": self._model.identity},
