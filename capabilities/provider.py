@@ -10,13 +10,17 @@ from .command import Outcome
 
 @dataclass(frozen=True)
 class CallContext:
-    """What a provider may know about the call it serves. ``source``: voice, bus, cli or channel."""
+    """What a provider may know about the call it serves. ``source``: voice, bus, cli or channel.
+
+    ``owner`` is the bus name of the app that asked, ``""`` for a person at the device.
+    """
 
     call_id: str
     run_id: str
     language: str = "en"
     source: str = "bus"
     session: str = ""
+    owner: str = ""
 
 
 class Provider(Protocol):

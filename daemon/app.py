@@ -227,7 +227,7 @@ class App:
 
     def _on_timer(self, fired: timer.TimerFired) -> None:
         _LOG.info("timer %s ended", fired.id)
-        self._bus.timer_fired(fired.id, fired.label)
+        self._bus.timer_fired(fired.id, fired.label, fired.owner)
 
     def _background(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)

@@ -75,13 +75,17 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TimerFired:
-    """A timer ended. ``late_s`` is above 0 where it ended while the daemon was off."""
+    """A timer ended. ``late_s`` is above 0 where it ended while the daemon was off.
+
+    ``owner`` is the bus name of the app that set it in this life of the daemon, ``""`` for a person.
+    """
 
     id: str
     seconds: int
     label: str = ""
     language: str = "en"
     late_s: float = 0.0
+    owner: str = ""
 
     @property
     def say(self) -> str:
@@ -98,6 +102,7 @@ class _Timer:
     language: str
     ends: float  # on the loop's monotonic clock
     handle: asyncio.TimerHandle
+    owner: str = ""
 
 
 class TimerProvider:
@@ -146,7 +151,7 @@ class TimerProvider:
         """``data`` holds the timers concerned: ``{"id", "label", "seconds", "remaining_s"}``."""
         match command:
             case "timer.set":
-                return await self._set(args, context.language)
+                return await self._set(args, context)
             case "timer.list":
                 return self._list(context.language)
             case "timer.cancel":
@@ -156,7 +161,8 @@ class TimerProvider:
     async def cancel(self, call_id: str) -> None:
         """Calls end at once; only the disk may take its time, and it is left to finish."""
 
-    async def _set(self, args: dict[str, Any], language: str) -> Outcome:
+    async def _set(self, args: dict[str, Any], context: CallContext) -> Outcome:
+        language = context.language
         seconds = args.get("hours", 0) * 3600 + args.get("minutes", 0) * 60 + args.get("seconds", 0)
         if seconds <= 0:
             raise InvalidArguments(TEXTS.get("timer_no_time", language))
@@ -165,7 +171,7 @@ class TimerProvider:
         if len(self._timers) >= MAX_TIMERS:
             raise Busy(TEXTS.get("timer_too_many", language, count=len(self._timers)))
         label = args.get("label", "").strip()
-        timer = self._begin(secrets.token_hex(4), seconds, label, language, seconds)
+        timer = self._begin(secrets.token_hex(4), seconds, label, language, seconds, context.owner)
         await self._save()
         key = "timer_set_named" if label else "timer_set"
         words = TEXTS.get(key, language, label=_capitalised(label), time=duration(seconds, language))
@@ -207,16 +213,17 @@ class TimerProvider:
         key = "timer_cancelled" if len(chosen) == 1 else "timers_cancelled"
         return Outcome(data=data, say=TEXTS.get(key, language, count=len(chosen)))
 
-    def _begin(self, timer_id: str, seconds: int, label: str, language: str, left: float) -> _Timer:
+    def _begin(self, timer_id: str, seconds: int, label: str, language: str, left: float, owner: str = "") -> _Timer:
         loop = asyncio.get_running_loop()
         ends = loop.time() + left
-        timer = _Timer(timer_id, seconds, label, language, ends, loop.call_at(ends, self._end, timer_id))
+        handle = loop.call_at(ends, self._end, timer_id)
+        timer = _Timer(timer_id, seconds, label, language, ends, handle, owner)
         self._timers[timer_id] = timer
         return timer
 
     def _end(self, timer_id: str) -> None:
         timer = self._timers.pop(timer_id)
-        self._report(TimerFired(timer.id, timer.seconds, timer.label, timer.language))
+        self._report(TimerFired(timer.id, timer.seconds, timer.label, timer.language, owner=timer.owner))
         self._save_soon()
 
     def _report(self, fired: TimerFired) -> None:

@@ -184,7 +184,8 @@ class Agent:
     async def _execute(self, run: Run, calls: Sequence[Call], language: Language, reports: list[CallReport]) -> None:
         for number, call in enumerate(calls, 1):
             call_id = f"{run.id}.{number}"
-            context = CallContext(call_id, run.id, language, run.utterance.source, run.utterance.session)
+            said = run.utterance
+            context = CallContext(call_id, run.id, language, said.source, said.session, said.owner)
             try:
                 valid = self._registry.validate(call)
             except FamulusError as err:

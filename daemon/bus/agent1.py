@@ -46,6 +46,7 @@ class Agent1:
         self._identities = identities
         self._runs: dict[str, _OpenRun] = {}
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._callers: set[str] = set()
         self._starting = ""
         self._ended_at_once: set[str] = set()
         self._signals = Signals(emit, self._owner_of)
@@ -78,11 +79,13 @@ class Agent1:
             self._forget_run(event.run)
 
     def timer_fired(self, timer_id: str, label: str, owner: str) -> None:
-        self._signals.timer_fired(timer_id, label, owner)
+        # A timer outlives connections, and a bus that has restarted gives their names to others.
+        self._signals.timer_fired(timer_id, label, owner if owner in self._callers else "")
 
     def drop(self, name: str) -> None:
         """A connection has gone: stop what it asked for."""
         self._signals.unsubscribe(name)
+        self._callers.discard(name)
         runs = {run_id: run for run_id, run in self._runs.items() if run.caller == name}
         for run_id, run in runs.items():
             self._forget_run(run_id)
@@ -93,6 +96,7 @@ class Agent1:
     def drop_all(self) -> None:
         """The bus has gone, and everybody with it."""
         self._signals.clear()
+        self._callers.clear()
         for name in {run.caller for run in self._runs.values()}:
             self.drop(name)
 
@@ -121,6 +125,7 @@ class Agent1:
 
     def _begin(self, sender: str, text: str, options: RunOptions) -> Run:
         utterance = Utterance(check_text(text), "bus", options.language, options.session, sender)
+        self._callers.add(sender)
         self._starting = sender
         self._ended_at_once.clear()
         try:

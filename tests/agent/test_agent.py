@@ -101,11 +101,11 @@ class House:
 
 async def test_a_sentence_becomes_its_call_and_the_model_is_not_asked() -> None:
     house = House()
-    result = await house.ask("Turn on the kitchen light.", session="s1", source="cli")
+    result = await house.ask("Turn on the kitchen light.", session="s1", source="cli", owner=":1.5")
     assert (result.status, result.reply, result.decided_by) == ("done", "The light is on.", "sentences")
     ((command, args, context),) = house.lamp.calls
     assert (command, args) == ("light.on", {"room": "kitchen"})
-    assert (context.source, context.session, context.language) == ("cli", "s1", "en")
+    assert (context.source, context.session, context.language, context.owner) == ("cli", "s1", "en", ":1.5")
     assert house.pipeline.asked == []
     assert list(result.stages_ms) == ["intent", "execute", "summarise"]
     assert [e.kind for e in house.events] == ["stage", "stage", "stage", "finished"]

@@ -225,6 +225,15 @@ async def test_a_subscriber_hears_the_device(served, client):
     assert (await client.error("Unsubscribe"))[0] == "NotFound"
 
 
+async def test_a_timer_tells_the_app_that_set_it_while_it_is_there(served, client):
+    await client.ask("set a timer")
+    client.signals.clear()
+    served.service.timer_fired("t1", "the eggs", client.bus.unique_name)
+    served.service.timer_fired("t2", "of a bus before", ":1.4711")
+    await until(lambda: client.signals)
+    assert client.signals == [("TimerFired", ["t1", "the eggs"])]
+
+
 async def test_stopping_answers_the_calls_that_are_open(served, client):
     task = asyncio.create_task(client.error("Ask", "sa{sv}", "wait", {}))
     await until(lambda: served.agent.open_runs == 1)

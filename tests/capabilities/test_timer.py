@@ -154,6 +154,14 @@ async def test_too_many_are_refused(bench: Bench) -> None:
     assert outcome.error.code == "busy"
 
 
+async def test_the_app_that_set_it_is_named_when_it_fires(bench: Bench) -> None:
+    call = Call(method="timer.set", args={"seconds": 1})
+    assert (await bench.registry.invoke(call, CallContext("c", "r", owner=":1.5"))).ok
+    async with asyncio.timeout(10):
+        await bench.rang.wait()
+    assert bench.fired[0].owner == ":1.5"
+
+
 async def test_each_change_is_on_disk_when_its_call_ends(bench: Bench, tmp_path: Path) -> None:
     await bench.call("timer.set", minutes=3, label="tea")
     (stored,) = await asyncio.to_thread(on_disk, tmp_path)
