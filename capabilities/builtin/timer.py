@@ -131,7 +131,7 @@ class TimerProvider:
             # A clock that went back (no battery-backed clock) must not make a timer longer than it was.
             left = min(timer.due - self._wall(), timer.seconds)
             if left > 0:
-                self._begin(timer.id, timer.seconds, timer.label, timer.language, left)
+                self._begin(timer.id, timer.seconds, timer.label, timer.language, left=left)
             else:
                 late = True
                 self._report(TimerFired(timer.id, timer.seconds, timer.label, timer.language, -left or 0.001))
@@ -171,7 +171,7 @@ class TimerProvider:
         if len(self._timers) >= MAX_TIMERS:
             raise Busy(TEXTS.get("timer_too_many", language, count=len(self._timers)))
         label = args.get("label", "").strip()
-        timer = self._begin(secrets.token_hex(4), seconds, label, language, seconds, context.owner)
+        timer = self._begin(secrets.token_hex(4), seconds, label, language, left=seconds, owner=context.owner)
         await self._save()
         key = "timer_set_named" if label else "timer_set"
         words = TEXTS.get(key, language, label=_capitalised(label), time=duration(seconds, language))
@@ -213,7 +213,7 @@ class TimerProvider:
         key = "timer_cancelled" if len(chosen) == 1 else "timers_cancelled"
         return Outcome(data=data, say=TEXTS.get(key, language, count=len(chosen)))
 
-    def _begin(self, timer_id: str, seconds: int, label: str, language: str, left: float, owner: str = "") -> _Timer:
+    def _begin(self, timer_id: str, seconds: int, label: str, language: str, *, left: float, owner: str = "") -> _Timer:
         loop = asyncio.get_running_loop()
         ends = loop.time() + left
         handle = loop.call_at(ends, self._end, timer_id)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from ...core.errors import FamulusError
+from ...core.errors import Denied, FamulusError
 from .codes import FAILED, INTERRUPTED, OK, tell
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def _guarded(handler: Callable[[argparse.Namespace], int], args: argparse.Namesp
         return handler(args)
     except FamulusError as error:
         return tell(error, as_json=args.json)
+    except PermissionError as error:
+        reason = f"{error.filename} may not be read by you; use sudo, or choose another folder with --root."
+        return tell(Denied(reason), as_json=args.json)
     except KeyboardInterrupt:
         print("famulus: interrupted; a pull goes on from here the next time.", file=sys.stderr)
         return INTERRUPTED

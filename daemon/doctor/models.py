@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ...core.errors import FamulusError
-from ...models.catalogue import Catalogue
+from ...models.catalogue import Catalogue, LocalSource
 from ...models.own import find_entry
 from ...models.store import Store
 from ..board import read_text
@@ -58,7 +58,8 @@ def models(situation: Situation) -> list[Finding]:
             message = f"{model} is {'damaged' if damaged else state} in {store.root}."
             # Without the sentence encoder less is understood, but everything works.
             problem = warning if role == "embedder" else fault
-            found.append(problem(f"model {role}", message, _pull(situation, model)))
+            mend = store.remedy(entry) if isinstance(entry.source, LocalSource) else _pull(situation, model)
+            found.append(problem(f"model {role}", message, mend.removeprefix("run: ")))
         else:
             found.append(ok(f"model {role}", f"{model} is {'whole' if situation.verify else 'there'}."))
     return found

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -212,3 +213,21 @@ def test_optimise_makes_a_model_that_the_other_commands_know(
     (tmp_path / "models/tiny-plain-q4_0/tiny-plain.Q4_0.gguf").unlink()
     assert run("path", "tiny-plain-q4_0", *root) == 1
     assert f"run: famulus models optimise {TINY}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("command", ["list", "verify", "pull", "path"])
+def test_a_folder_that_may_not_be_read_is_told_in_a_sentence(tmp_path: Path, command: str) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    program = "import sys; from famulus.daemon.cli import main; sys.exit(main())"
+    words = ["models", command, *([] if command == "list" else ["smollm2-135m"]), "--root", str(tmp_path / "closed")]
+    done = subprocess.run(
+        ["setpriv", "--reuid", "65534", "--clear-groups", sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "HOME": "/nonexistent"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("famulus: ") and len(done.stderr.splitlines()) == 1
