@@ -83,6 +83,8 @@ class LlamaModel:
         params.n_seq_max, params.kv_unified = 2, True
         params.n_outputs_max = 2  # a tenth of the compute buffer that one row of logits per batch token would take
         params.n_threads = params.n_threads_batch = threads
+        # On a CPU it costs: with it SmolLM2's first token takes 2.3 times as long, and it writes a quarter slower.
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.no_perf = True
         self._ctx = llama_cpp.llama_init_from_model(self._model, params)
         self._memory: Any = llama_cpp.llama_get_memory(self._ctx) if self._ctx else None
