@@ -215,14 +215,20 @@ def test_optimise_makes_a_model_that_the_other_commands_know(
     assert f"run: famulus models optimise {TINY}" in capsys.readouterr().err
 
 
+def somebody_else(*command: str) -> list[str]:
+    return ["setpriv", "--reuid", "65534", "--clear-groups", *command]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 @pytest.mark.parametrize("command", ["list", "verify", "pull", "path"])
 def test_a_folder_that_may_not_be_read_is_told_in_a_sentence(tmp_path: Path, command: str) -> None:
+    if subprocess.run(somebody_else("test", "-x", sys.executable), check=False).returncode:
+        pytest.skip("this checkout lies where nobody else may read")
     (tmp_path / "closed").mkdir(mode=0o700)
     program = "import sys; from famulus.daemon.cli import main; sys.exit(main())"
     words = ["models", command, *([] if command == "list" else ["smollm2-135m"]), "--root", str(tmp_path / "closed")]
     done = subprocess.run(
-        ["setpriv", "--reuid", "65534", "--clear-groups", sys.executable, "-c", program, *words],
+        somebody_else(sys.executable, "-c", program, *words),
         capture_output=True,
         text=True,
         timeout=30,

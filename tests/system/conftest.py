@@ -112,6 +112,8 @@ def _reason_to_skip() -> str:
     missing = [name for name in ("systemd-nspawn", "nsenter", "unshare", "busctl") if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)} (apt-get install systemd-container dbus)"
+    if subprocess.run(["unshare", "--mount", "--propagation", "private", "true"], check=False).returncode:
+        return "needs to make mounts of its own, which a chroot may not"
     if not any(wheel_cache().glob("*/llama_cpp_python-*.whl")):
         return "needs the wheels that script/setup builds"
     return ""
