@@ -90,10 +90,10 @@ class PacedFifo:
     def _feed(self, descriptor: int) -> None:
         silence = bytes(_BLOCK)
         while not self._ending.is_set():
+            self._write(descriptor, silence)  # fails, too, where the reader has gone: a recording is for the next one
             try:
                 pcm, done = self._queue.get_nowait()
             except queue.Empty:
-                self._write(descriptor, silence)
                 continue
             try:
                 for start in range(0, len(pcm), _BLOCK):

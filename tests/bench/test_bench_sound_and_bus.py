@@ -1,9 +1,12 @@
 """The private parts of the rig, for real: dbus-daemon, PulseAudio, a FIFO."""
 
 import asyncio
+import contextlib
 import os
+import select
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,11 +111,23 @@ async def test_work_in_a_thread_is_over_before_its_cancelled_caller_goes_on() ->
 
 
 def read_fifo(path: Path, size: int) -> bytes:
-    with path.open("rb", buffering=0) as fifo:
-        found = b""
-        while len(found) < size:
-            found += fifo.read(size - len(found))
+    """Never blocks for good: a thread that hangs in ``open`` would hold up the end of the test's loop."""
+    descriptor, found = os.open(path, os.O_RDONLY | os.O_NONBLOCK), b""
+    deadline = time.monotonic() + 20
+    try:
+        while len(found) < size and time.monotonic() < deadline:
+            if select.select([descriptor], [], [], 0.1)[0]:
+                with contextlib.suppress(BlockingIOError):
+                    found += os.read(descriptor, size - len(found)) or _pause()
         return found
+    finally:
+        os.close(descriptor)
+
+
+def _pause() -> bytes:
+    """Nobody writes yet, which makes a FIFO readable and empty."""
+    time.sleep(0.01)
+    return b""
 
 
 async def test_fifo_gives_silence_until_something_is_played(short_path: Path) -> None:
@@ -122,7 +137,7 @@ async def test_fifo_gives_silence_until_something_is_played(short_path: Path) ->
 
 async def test_fifo_gives_what_is_played_and_serves_the_next_reader(short_path: Path) -> None:
     async with PacedFifo(short_path / "mic") as microphone:
-        await asyncio.to_thread(read_fifo, microphone.path, 640)
+        assert await asyncio.to_thread(read_fifo, microphone.path, 640)
         reading = asyncio.create_task(asyncio.to_thread(read_fifo, microphone.path, 32_000))
         await microphone.play_pcm(b"\1\2" * 3000, timeout_s=5)
         assert b"\1\2" * 3000 in await reading
