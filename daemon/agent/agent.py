@@ -106,10 +106,6 @@ class Agent:
         run.task.add_done_callback(lambda _: self._make_sure_of_an_end(run))
         return run
 
-    def find(self, run_id: str) -> Run | None:
-        """The open run of that id."""
-        return self._runs.get(run_id)
-
     def cancel(self, run_id: str, owner: str | None = None) -> bool:
         """Cancel an open run, of ``owner`` only where one is given; False when there is none such."""
         run = self._runs.get(run_id)
